@@ -236,7 +236,7 @@ def is_right(holder: Holder) -> bool | None:
     if " -> " in holder.path or holder.path.startswith("in ") or holder.is_class:
         return None
     found = []
-    # a.b.c may be c of the module a.b, or b.c of the module a.
+    # the path x.y.z may be z of the module x.y, or y.z of the module x
     for name, module in list(sys.modules.items()):
         if holder.path.startswith((name + ".", name + "[")):
             try:

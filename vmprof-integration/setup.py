@@ -65,7 +65,7 @@ class BuildPackage(build_py):
     """Build the Python part of the package.
 
     The file vmprof_allocation.pth goes into site-packages (see startup.py).  The module
-    _hook_abi.py, which cffi makes from hook.h, is stored next to library.py.  Otherwise
+    _hook_abi, which cffi makes from hook.h, is stored next to library.py.  Without it,
     cffi would parse hook.h in each sampled program.
     """
 
@@ -81,7 +81,7 @@ class BuildPackage(build_py):
         ffi.emit_python_code(self.abi())
 
     def abi(self):
-        """Return the path of _hook_abi.py."""
+        """Return the path of the module _hook_abi."""
         return os.path.join(self.build_lib, "vmprof_allocation", "engines",
                             "hook", "_hook_abi.py")
 

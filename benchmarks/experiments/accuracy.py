@@ -62,8 +62,9 @@ def rms(values: list[float]) -> float:
 def errors(results: Json, interval: str) -> Json:
     """Return the relative errors of a sampling interval.
 
-    Each error is a root mean square over the seeds. "share" is the largest error among
-    the functions that allocate 1 % of the bytes or more.
+    The errors of functions and of the total are root mean squares over the seeds.
+    "share" is the largest error among the functions that allocate 1 % of the bytes or
+    more.
     """
     truth = results["1"][0]
     runs = results[interval]

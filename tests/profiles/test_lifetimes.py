@@ -101,8 +101,8 @@ def test_estimates_distinguish_kept_objects_from_dead_objects(keep: int,
 def mixed(**settings: object) -> Heap:
     """Return a heap with objects of many sizes.
 
-    It has lists and their storage, large objects, and batched allocations that differ
-    after their first object.
+    It has lists and their storage, large objects, and batched allocations.
+    These begin with the same object, followed by different ones.
     """
     heap = Heap(interval=2000, seed=5, nursery=100_000, **settings)  # type: ignore[arg-type]
     rng = random.Random(6)

@@ -1,4 +1,4 @@
-"""Injection into other processes in C, and the search for the address of their GIL."""
+"""Native code that makes other processes run code, and the search for their GIL."""
 from __future__ import annotations
 
 import re

@@ -45,8 +45,8 @@ class Log:
               patched: bool = True) -> int:
         """Append a trace, and return the address of its code.
 
-        If `patched` is false, the trace is no bridge.  The interpreter enters it, and
-        its number may be the number of a guard.
+        If `patched` is false, no guard jumps to the trace.  The interpreter enters it,
+    although `guard` may be the number of a guard.
         """
         self._id += 1
         id_ = struct.pack("<Q", self._id)

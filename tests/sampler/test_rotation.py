@@ -116,7 +116,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         assert totals(found, name) == counted[name], name
     assert counted["pressures"] == counted["lost"] == 0
     assert keys(pypy.folder, found) == counted["samples"]
-    # objects larger than the interval contain several of these bytes
+    # an object larger than the interval contains several sampled bytes
     assert 0 <= counted["allocated"] // 4096 - counted["samples"] < 40
     assert "early" in functions(found[0])
     for profile in found[1:]:

@@ -65,7 +65,7 @@ def test_other_nodes_have_other_keys(key: Key) -> None:
 
 
 def test_states_and_nodes_do_not_cancel(key: Key) -> None:
-    """`state` and nodes are small numbers, and their differences must not cancel."""
+    """Changes of `state` and of the node must not cancel each other in the key."""
     outer = (CODE, 24)
     one, other = Piece(0x7f0000001000), Piece(0x7f0000001010)
     keys = [key([*inner, outer], state)

@@ -237,7 +237,15 @@ class Heap:
         return result
 
     def _state(self, object_: Object, at: int | None) -> str:
-        """Return the outcome of an object, as far as the collector knows it at `at`."""
+        """Return what the collector knows of an object at a time.
+
+        Args:
+            object_: the object.
+            at: the number of bytes allocated before; None for the end.
+
+        Returns:
+            "alive", "died young" or "freed later".
+        """
         if at is None:
             at = FOREVER - 1
         if object_.collected > at:

@@ -113,7 +113,7 @@ class _Table:
         return self._numbers.setdefault(element, len(self._numbers))
 
     def message(self) -> bytes:
-        """Return the table as fields of the dictionary."""
+        """Return the elements, encoded as a field of ProfilesDictionary."""
         return b"".join(bytes_field(self._field, element) for element in self._numbers)
 
 

@@ -336,7 +336,7 @@ static void promote(struct object *object)
         object->at[1] = (uint64_t)(uintptr_t)copy;
         object->memory = (char *)copy;
     }
-    /* a sweeping major collection does not examine new old objects */
+    /* an object that becomes old during the sweep is not swept */
     if (state != SWEEPING)
         copy[0] |= VISITED;
     object->is_new = 1;

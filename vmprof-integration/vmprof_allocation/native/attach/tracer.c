@@ -491,9 +491,9 @@ int tracer_enter(struct tracer_request *wanted)
     return error;
 }
 
-/* Let the kernel know the first argument of the thread's own system call, which the kernel
-   makes again.  For this, the thread makes another call with the same first argument, by
-   the instruction before its program counter. */
+/* On this processor, the kernel restarts a system call with the first argument of the
+   thread's last call, which is in no register.  So let the thread make a harmless call with
+   the first argument of its interrupted call, by the same instruction. */
 static int tell_first_argument(void)
 {
     struct registers registers;

@@ -7,7 +7,7 @@
 #include "heap_walk.h"
 #include "step_names.h"
 
-/* Minimum number of instances.  Fewer instances can all be single retainers. */
+/* Minimum number of instances of a class that is chosen as a retainer. */
 #define LEAST_INSTANCES 64
 /* A class is chosen only if at least 1/64 of the heap was reached through its instances. */
 #define LEAST_SHARE     64

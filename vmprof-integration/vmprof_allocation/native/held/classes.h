@@ -24,7 +24,7 @@ struct instances {
                                    instances, at most the words of the whole heap */
     uint64_t first;             /* address of one instance */
 };
-/* The chosen classes and their instances */
+/* The classes that were chosen as retainers, and their instances */
 extern struct classes {
     struct instances of[HELD_CLASSES];
     struct room instances;      /* addresses of all instances, each with the index of its

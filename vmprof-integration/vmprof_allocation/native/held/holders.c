@@ -188,8 +188,8 @@ static void add(struct held_holder *to, int64_t size)
     to->objects++;
 }
 
-/* Add an object of 'size' bytes to the group of a set.  Does nothing if the hash table is
-   full. */
+/* Add an object of 'size' bytes to the group of objects that the retainers in 'set' keep
+   alive together.  Does nothing if the hash table is full. */
 static void add_together(uint32_t set, int64_t size)
 {
     size_t at = set * 2654435761u >> 22, tries;

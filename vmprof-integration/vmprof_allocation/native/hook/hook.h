@@ -40,7 +40,7 @@ struct hook_place {
     uintptr_t type_info;        /* address of the GC's type table; the next two
                                    fields are offsets in an entry of the table */
     int type_fixed_size;        /* offset of an object's size in bytes without items */
-    int type_item_size;         /* offset of the size of one item in bytes */
+    int type_item_size;         /* offset of the field with an item's size in bytes */
 
     /* Results of engines/hook/probe.  A field that is unknown has the value in brackets. */
     uintptr_t gc;               /* address of the GC struct */

@@ -36,8 +36,8 @@ void code_names_keep_head(const void *records, size_t size);
    earlier one. */
 void code_names_keep(const char *records, size_t size);
 
-/* Return vmprof's head for another profile, with the present time.  The caller writes it,
-   and then calls code_names_begin_next(). */
+/* Return the file header of vmprof's format for another profile, with the present time.
+   The caller writes it, and then calls code_names_begin_next(). */
 const void *code_names_head(size_t *size);
 /* Start a profile that does not have any names yet. */
 void code_names_begin_next(void);

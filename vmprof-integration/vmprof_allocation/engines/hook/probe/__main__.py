@@ -218,7 +218,7 @@ def _references(memory: Memory, types: Types, layout: Layout, evidence: Evidence
 
 
 def main() -> None:
-    """Read a layout from stdin, and write the answers to stdout."""
+    """Read a layout from stdin, and write the results of the probe to stdout."""
     signal.setitimer(signal.ITIMER_VIRTUAL, PROCESSOR_SECONDS)
     evidence = Evidence()
     layout = Layout.parse(sys.stdin.read())

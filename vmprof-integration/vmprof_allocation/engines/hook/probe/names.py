@@ -386,7 +386,7 @@ def _storage(row: int, types: Types, owners: set[str],
         return next(iter(owners))
     shared = _shared(name)
     if not shared and name.startswith("GcStruct list {"):
-        # a list is named after its items
+        # the struct of a list is named after its items
         items = {_shared(types.names[child])
                  for child in storage.children.get(row, ()) if child}
         shared = items.pop() if len(items) == 1 else ""

@@ -22,7 +22,8 @@
 
 /* Indices of the fields that probe/frames.py finds. */
 enum {
-    FRAME_TYPE,                 /* type number of frames; 0 if the fields are unknown */
+    FRAME_TYPE,                 /* number of the GC's type of frames; 0 if
+                                   the fields are unknown */
     /* offsets in a frame; the word FRAME_TOKEN is not 0 while compiled code runs it */
     FRAME_CODE, FRAME_INSTRUCTION, FRAME_TOKEN, FRAME_CALLER,
     CODE_NUMBER, CODE_FIRST_LINE, CODE_TABLE,           /* offsets in a code object */

@@ -53,7 +53,7 @@ static uintptr_t distance(uintptr_t a, uintptr_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The search for the nearest place for a page. */
+/* The search for a free page near the code. */
 struct nearest {
     uintptr_t code, beyond;     /* the place must be further away than 'beyond' */
     uintptr_t previous_end;     /* end of the previous mapping */

@@ -283,7 +283,7 @@ static void add_functions(const struct stack_node *innermost, const struct stack
             continue;
         }
         place = next_place(node, node == innermost, &returns);
-        /* without a piece, the address is not the return address of a call */
+        /* without compiled code at the address, it is not the return address of a call */
         inner = place != NULL && place->piece != 0 ? add_place(place, inner) : -1;
     }
 }
@@ -317,8 +317,8 @@ size_t true_stack_of_functions(const struct stack_node *innermost, uintptr_t pc,
 
     begin(words, 0);
     if (pc != 0 && codemap_find(pc, &piece)) {
-        /* place_at() expects the address after the running instruction.  At the end of a
-           piece, this address may not be in the piece. */
+        /* place_at() expects a return address, which is after the running instruction.  At
+           the end of compiled code, this address may be outside of it. */
         struct place *place = place_at(pc + 1);
         if (place->piece == piece.start)
             inner = add_place(place, -1);

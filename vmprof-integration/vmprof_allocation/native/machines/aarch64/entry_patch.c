@@ -43,8 +43,8 @@ uintptr_t entry_reach(void)
 
 int entry_begin(void)
 {
-    /* allow the command in entry_changed(): without it, a thread may get the GIL and run
-       instructions that its processor fetched before the change */
+    /* register for the call of membarrier() in entry_changed(), without which a thread
+       could get the GIL and run instructions that were fetched before the change */
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
                    0, 0) < 0 ? errno : 0;
 }

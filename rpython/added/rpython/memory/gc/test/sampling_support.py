@@ -26,7 +26,8 @@ SIGMAS = 5.73
 
 
 def fixed_samples(sizes, interval):
-    """Return the numbers of the objects that hold a byte k * interval - 1."""
+    """Return the indices of the objects that contain a sampled byte.  The bytes of all
+    objects are numbered from 0.  The bytes k * interval - 1 are sampled."""
     result = []
     end = 0
     for number, size in enumerate(sizes):
@@ -258,7 +259,8 @@ class BaseSamplingTest(BaseDirectGCTest):
         return (self.gc.nursery_free - self.gc.nursery) // WORD
 
     def real_top_words(self):
-        """Return the position of nursery_top in words.  Without sampling only."""
+        """Return the distance in words from the start of the nursery to
+        nursery_top.  Allocations must not be sampled."""
         assert self.gc.sample_point.interval == 0
         bytes = (llarena.getfakearenaaddress(self.gc.nursery_top) -
                  self.gc.nursery)
