@@ -81,7 +81,7 @@ def test_only_profiles_without_executed_lines_have_a_note(
         has_lines: bool) -> None:
     assert cli.main([str(examples / name), "--to", "table", "--by", "line",
                      "--remarks"]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert ("these are the first lines of the functions" in out) is not has_lines
     assert ("example.py:3" in out) is has_lines
 

@@ -319,7 +319,7 @@ def test_stderr_ends_with_the_program(pypy: PyPy, spools: Path,
         while not message.endswith(b"\n"):
             assert select.select([read_end], [], [], 60)[0]
             message += os.read(read_end, 1000)
-        assert message.startswith(b"vmprof: can't push to http://127.0.0.1:")
+        assert message.startswith(b"vmprof: cannot push to http://127.0.0.1:")
         for _ in range(2):          # then the pusher waits for the second answer
             engine.arrived.get(timeout=60)
         assert process.stdin
