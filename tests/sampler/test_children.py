@@ -519,13 +519,14 @@ def test_gunicorn(pypy: PyPy) -> None:
 def test_nobody_else_can_read_a_profile(pypy: PyPy) -> None:
     """Profiles contain command lines, also the profiles of children and segments."""
     pypy.sample("""
-        import os, time
+        import glob, os, time
         kept = [str(i) for i in range(20000)]
         if not os.fork():
             kept = [str(i) for i in range(20000)]
             os._exit(0)
         os.wait()
-        time.sleep(0.3)
+        while len(glob.glob("*.vmprof")) < 3:
+            time.sleep(0.01)
         kept = [str(i) for i in range(20000)]
     """, "4k", "--rotate", "0.1")
     found = list(pypy.folder.glob("*.vmprof"))
