@@ -107,7 +107,7 @@ def test_copies_that_the_compiler_made_for_some_arguments(pypy: PyPy) -> None:
     source = Source(names=names, allocation=made_library.ALLOCATION.replace(
         "    lea rdi, [rip + gc]\n    mov esi, 32\n", "    mov edi, 32\n"))
     made_library.build(source, path)
-    assert "collect_and_reserve: the compiler made 3 of it" in Answer(
+    assert "collect_and_reserve: the compiler made 3 copies of it" in Answer(
         pypy, path).problem
     made_library.strip(path)
     assert "the GC (first argument): no clear answer" in Answer(pypy, path).problem
