@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 #: seconds to wait for the pusher, the process that sends the segments to a server.  It
 #: is killed when process 1 of a container ends.
 _LAST = 5.0
-#: the share of the run time that the heap snapshots of segments may take
-_SHARE = 0.01
 
 
 class PeriodicRotation:
@@ -201,7 +199,7 @@ class PeriodicRotation:
             # the segment has no snapshot, and the engine does not return the cost of a
             # failed attempt
             cost = monotonic() - began
-        self._next_snapshot = began + cost / _SHARE
+        self._next_snapshot = began + cost / snapshots.SHARE
 
     def _next(self) -> None:
         session = self.session

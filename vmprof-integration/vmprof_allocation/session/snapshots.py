@@ -34,7 +34,7 @@ _FIRST, _GROWTH = 1.0, 1.3
 #: after the first quarter of the run, the warm-up. The larger share applies until these
 #: snapshots are taken. The plan assumes _WARM_UP, a longer warm-up than a quarter,
 #: because snapshots may be late.
-_SHARE, _NEEDED_SHARE, _NEEDED, _WARM_UP = 0.01, 0.1, 3, 0.3
+SHARE, _NEEDED_SHARE, _NEEDED, _WARM_UP = 0.01, 0.1, 3, 0.3
 
 
 def plan(session: Session) -> None:
@@ -101,7 +101,7 @@ def next_time(taken: Sequence[float], cost: float, now: float) -> float:
     needed = cost / _NEEDED_SHARE
     if len(taken) >= _NEEDED:
         needed = max(needed, taken[-_NEEDED] / _WARM_UP)
-    return max(now * _GROWTH, min(cost / _SHARE, needed))
+    return max(now * _GROWTH, min(cost / SHARE, needed))
 
 
 class PeriodicSnapshots:

@@ -127,8 +127,7 @@ def find_windows(profile: Profile,
     times = profile.looks
     if (not profile.marks and part is None and is_alive_exact(profile)
             and times and times[-1] in (one.time for one in profile.snapshots)):
-        after = [time for time in times if time >= profile.end * WARM_UP]
-        times = _without_end(profile, times, len(after))
+        times = _without_end(profile, times, WARM_UP)
     try:
         return _find(profile, _last_of_each(times, _allocated_at(profile, times)), part)
     except TooFewCollections as few:
@@ -185,11 +184,11 @@ def _snapshots(profile: Profile, part: tuple[int, int | None] | None,
     if count < _LEAST or profile.marks:
         return []
     if part is None:
-        times = _without_end(profile, times, count)
+        times = _without_end(profile, times, warm_up)
     return times if len(times) >= _LEAST else []
 
 
-def _without_end(profile: Profile, times: list[int], count: int) -> list[int]:
+def _without_end(profile: Profile, times: list[int], warm_up: float) -> list[int]:
     """Return the times without the last heap snapshot, if it can be omitted.
 
     The last snapshot is taken after the end of the program. It lacks the objects of
@@ -199,8 +198,9 @@ def _without_end(profile: Profile, times: list[int], count: int) -> list[int]:
         profile: the profile.
         times: the times of heap snapshots or major collections. The last one is a
             snapshot.
-        count: the number of times after the warm-up.
+        warm_up: the share of the run whose moments are not compared.
     """
+    count = len(times) - bisect.bisect_left(times, profile.end * warm_up)
     sizes = [one.bytes for one in profile.snapshots[-2:]]
     has_shrunk = len(sizes) == 2 and sizes[1] < _SHRUNK * sizes[0]
     return times[:-1] if count > _LEAST or has_shrunk else times

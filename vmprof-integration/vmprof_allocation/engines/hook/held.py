@@ -23,7 +23,6 @@ _PROBLEMS = {
     5: "the process that walks the heap did not end within %d seconds" % SECONDS}
 _OF_PROBLEM, _OF_SIGNAL, _OF_FILE, _ENDED = 1000, 2000, 3000, -2
 _SIGNALS = {int(number): number.name for number in signal.Signals}
-_TOO_LARGE = 4
 #: The reasons for enum hook_refusal of native/hook/hook.h.
 _REFUSALS = {
     1: "the program filters its system calls (seccomp), and the filter may end it at "
@@ -32,7 +31,7 @@ _REFUSALS = {
        "(RLIMIT_AS) leaves %d MiB",
     3: "it needs up to %d MiB, but the system or the cgroup has %d MiB left; try again "
        "when more memory is free",
-    _TOO_LARGE: "the heap is larger than %d MiB"}
+    4: "the heap is too large for a snapshot that nobody requested"}
 
 
 def ask(snapshot: HeapSnapshot, holders: bool, most_heap: int = ANY_HEAP) -> None:
@@ -56,9 +55,8 @@ def ask(snapshot: HeapSnapshot, holders: bool, most_heap: int = ANY_HEAP) -> Non
     refusal = snapshot.refusal(most_heap=most_heap, is_urgent=is_urgent)
     if refusal:
         reason = _REFUSALS[refusal]
-        sizes = (most_heap,) if refusal == _TOO_LARGE else snapshot.memory
         if "%d" in reason:
-            reason %= tuple(max(0, size) >> 20 for size in sizes)
+            reason %= tuple(max(0, size) >> 20 for size in snapshot.memory)
         raise AllocationSamplingError("no heap snapshot is taken: " + reason)
     if not snapshot.begin(holders):
         take(snapshot)
