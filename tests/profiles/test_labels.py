@@ -134,7 +134,7 @@ def test_filter_selects_samples_with_a_label(path: Path, pattern: str,
     (["--label", "endpont=/users"], "; there is 'endpoint=/users'"),
     (["--by", "label:x"], "no sample has a label 'x'; there are: endpoint, tenant"),
     (["--by", "label:"], "invalid kind of row 'label:'"),
-    (["--by", "label:x,line"], "invalid kind of row")])
+    (["--by", "label:x,line"], "invalid kind of row 'label:x,line'")])
 def test_refuses_unknown_labels(path: Path, options: list[str], said: str) -> None:
     assert said in refused(path, *options)
 

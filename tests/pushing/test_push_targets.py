@@ -34,8 +34,8 @@ def test_valid_addresses_are_accepted(url: str, path: str, shown: str) -> None:
     ("jaeger+http://localhost", "'jaeger+http'"), ("", "''"), ("localhost:80", "'loc"),
     ("otlp+http://", "its host is invalid"), ("otlp+http://a b", "its host is invalid"),
     ("otlp+http://h\u00e4", "its host is invalid"),
-    ("otlp+http://localhost:port", "push to: write for"),
-    ("otlp+http://localhost:99999", "push to: write for"),
+    ("otlp+http://localhost:port", "invalid address to push to: write for"),
+    ("otlp+http://localhost:99999", "invalid address to push to: write for"),
     ("otlp+http://me:s3cr3t@localhost", "a user or a password"),
     ("otlp+http://s3cr3t@localhost", "a user or a password"),
     ("otlp+http://localhost?key=s3cr3t", "after its path"),
@@ -54,7 +54,8 @@ def test_valid_seconds_are_accepted() -> None:
 @pytest.mark.parametrize("value", [
     "", "soon", "0", "-1", "nan", "inf", "1e9", None, []])
 def test_invalid_seconds_are_refused(value: object) -> None:
-    with pytest.raises(AllocationSamplingError, match=r"must be 0\.05 to 86400 s"):
+    with pytest.raises(AllocationSamplingError,
+                       match=r"must be 0\.05 to 86400 seconds"):
         parse_every(value)
 
 

@@ -262,7 +262,8 @@ def test_a_redirect_to_elsewhere_gets_no_credentials(pushers: Pushers) -> None:
             pusher.wait_until_empty()
             text = pusher.finish()
         assert elsewhere.requests == []
-    assert "it answered 307 (Temporary Redirect), but the profiler follows" in text
+    assert ("it answered 307 (Temporary Redirect), but the profiler follows no "
+            "redirects") in text
     assert "4 segments were dropped" in text
 
 

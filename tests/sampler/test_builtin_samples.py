@@ -166,8 +166,9 @@ def test_requests_that_are_refused_during_the_sampling(
         vmprof: Vmprof, tmp_path: Path) -> None:
     with Session(Settings(1000, 1), str(tmp_path / "app.vmprof")) as session:
         asked: tuple[tuple[Callable[[], object], str], ...] = (
-            (session.statistics, "statistics. Stop"),
-            (lambda: session.set_interval(7), "another interval while it samples. S"),
+            (session.statistics, "not support statistics. Stop"),
+            (lambda: session.set_interval(7),
+             "another interval while it samples. Stop"),
             (lambda: session.rotate(str(tmp_path / "next.vmprof")), "second profile"),
             (session.held, "start with --leaks or --held"))
         for ask, said in asked:

@@ -667,7 +667,7 @@ def test_a_request_that_is_too_long_is_not_sent() -> None:
 
 def test_invalid_process_numbers_are_refused(pypy: PyPy) -> None:
     assert "does not exist" in refused(pypy, 2**22 + 1, "status")
-    assert "invalid PID" in refused(pypy, 0, "status")
+    assert "invalid PID 0: write the PID of a process" in refused(pypy, 0, "status")
     run = pypy.command("-m", "vmprof_allocation", "ctl", "status", "12")
     assert run.code == 2
     assert ("invalid PID 'status': write the PID of a process before the other "
