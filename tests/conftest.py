@@ -16,6 +16,7 @@ import os
 import signal
 import subprocess
 import textwrap
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -227,10 +228,17 @@ def look_once() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with each of the nursery sizes that its marker `nurseries` names."""
+    """Run a test with each of the nursery sizes that its marker `nurseries` names.
+
+    `make test` runs each test with one of the sizes, and about as many tests with each
+    size. The other sizes are left to `make hard`.
+    """
     marker = metafunc.definition.get_closest_marker("nurseries")
     if marker is not None and "nursery" in metafunc.fixturenames:
-        metafunc.parametrize("nursery", marker.args)
+        chosen = zlib.crc32(metafunc.definition.name.encode()) % len(marker.args)
+        metafunc.parametrize("nursery", [
+            pytest.param(size, marks=[pytest.mark.hard] * (number != chosen))
+            for number, size in enumerate(marker.args)])
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ import measuring
 from experiments import costs, fresh
 from rpython_tree import built
 
-# One worker of pytest runs all tests of this module, also the tests that start no
-# program.
-pytestmark = [pytest.mark.translated, pytest.mark.xdist_group("study")]
+# One worker of pytest runs all tests of this module, so that the study runs once.
+pytestmark = pytest.mark.xdist_group("study")
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "benchmarks" / "study.py"
@@ -39,8 +38,8 @@ def study(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for guest in "guest", "guest-jit":
-        built(guest)
+    for program in "guest", "guest-jit":
+        built(program)
     folder = tmp_path_factory.mktemp("study")
     done = study("--quick", "--output", folder)
     assert done.returncode == 0, done.stderr
@@ -56,6 +55,7 @@ def check(quick: Path, name: str) -> None:
     assert (quick / (name + ".png")).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.hard
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_each_experiment_leaves_figures_tables_and_plots(quick: Path,
                                                          name: str) -> None:
@@ -70,6 +70,7 @@ def test_each_long_experiment_runs(tmp_path: Path, name: str) -> None:
     check(tmp_path, name)
 
 
+@pytest.mark.hard
 def test_all_configurations_took_their_samples(quick: Path) -> None:
     costs = json.loads((quick / "costs.json").read_text())["results"]
     for processes in costs["programs"].values():
@@ -81,6 +82,7 @@ def test_all_configurations_took_their_samples(quick: Path) -> None:
             assert segment.get("time_samples", 0) == 0 or name.startswith("both")
 
 
+@pytest.mark.hard
 def test_all_profilers_ran(quick: Path) -> None:
     results = json.loads((quick / "profilers.json").read_text())["results"]
     for python, count in (("PyPy", 10), ("CPython", 8)):
@@ -90,6 +92,7 @@ def test_all_profilers_ran(quick: Path) -> None:
                    and row["profiler"] not in WRITE_NOTHING)
 
 
+@pytest.mark.hard
 def test_tables_and_plots_can_be_made_again(quick: Path) -> None:
     before = {path.name: path.read_text() for path in quick.glob("*.txt")}
     done = study("--again", "--output", quick)

@@ -103,11 +103,10 @@ CHURN = """
 """
 
 
-@pytest.mark.parametrize("jit", ["off", ""])
-@pytest.mark.parametrize("interval", [
-    "64", "1k", "128k",
-    "1M",               # the size of the nursery
-    "3584k",            # 3.5 nurseries
+@pytest.mark.parametrize("interval, jit", [
+    ("64", ""), ("1k", "off"), ("128k", ""),
+    ("1M", "off"),      # the size of the nursery
+    ("3584k", ""),      # 3.5 nurseries
 ])
 def test_total_equals_the_gcs_count(pypy: PyPy, interval: str, jit: str) -> None:
     source = CHURN.replace("range(12)", "range(1)") if interval == "64" else CHURN

@@ -786,7 +786,7 @@ def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
         before = state()
         thread = threading.Thread(target=reap)
         thread.start()
-        for _ in range(20):
+        for _ in range(8):
             current().held()
         done.append(1)
         thread.join()
@@ -862,15 +862,15 @@ def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
                 os.waitpid(pid, 0)
         threads = [threading.Thread(target=run) for run in (work, work, work, fork)]
         for thread in threads: thread.start()
-        for i in range(30):
+        for i in range(10):
             current().held()
-            if i % 5 == 0: gc.collect_step()
+            if i % 2 == 0: gc.collect_step()
         done.append(1)
         for thread in threads: thread.join()
     """
     run = stock_pypy.sample(source, "64k")
     asked = readers.read_events(run.path).held
-    assert [held.problem for held in asked] == [0] * 30
+    assert [held.problem for held in asked] == [0] * 10
 
 
 def test_at_the_end_of_the_program(stock_pypy: PyPy) -> None:

@@ -455,7 +455,7 @@ def test_a_request_is_found_before_its_objects_move(stock_pypy: PyPy) -> None:
     threads = [threading.Thread(target=allocate) for _ in range(3)]
     for thread in threads:
         thread.start()
-    for _ in range(20):
+    for _ in range(8):
         current().held()
     done.append(1)
     for thread in threads:

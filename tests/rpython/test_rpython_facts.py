@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fact_records import DIED, GCS, NOT_KNOWN, PROMOTED, PYTHON, YOUNG, FactRecords
-from rpython_tree import built
+from rpython_tree import built, parameters
 from vmprof_convert import readers
 from vmprof_convert.profile.probability import probability
 
@@ -120,7 +120,7 @@ def near(found: int, count: float, size: int, more: int = 0) -> bool:
 Run = Callable[..., Facts]
 
 
-@pytest.fixture(params=["guest", "guest-jit", "guest-jit off"])
+@pytest.fixture(params=parameters("guest", "guest-jit", "guest-jit off"))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     name, *off = request.param.split()
 

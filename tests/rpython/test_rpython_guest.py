@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import firefox_rules
-from rpython_tree import built
+from rpython_tree import built, parameters
 from truth import SIGMAS, bytes_by_function, sigma, total_bytes
 from vmprof_convert import readers
 from vmprof_convert.cli.command import main as convert
@@ -64,7 +64,7 @@ class Guest:
         return run
 
 
-@pytest.fixture(params=["guest", "guest-jit"])
+@pytest.fixture(params=parameters("guest", "guest-jit"))
 def guest(request: pytest.FixtureRequest, tmp_path: Path) -> Guest:
     return Guest(built(request.param), tmp_path)
 
@@ -230,6 +230,7 @@ def guest_frames(profile: Profile) -> list[list[str]]:
             for stack in profile.samples.stack]
 
 
+@pytest.mark.hard
 def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
     """The key of a stack (stack_nodes.h) changes when the JIT adds machine code.
 
@@ -258,6 +259,7 @@ def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
     assert (large["f"], large["g"]) == (1, 60 * count)
 
 
+@pytest.mark.hard
 def test_slow_path_belongs_to_the_function_that_entered_it(tmp_path: Path) -> None:
     """The JIT makes the list of f at the start of h's loop, in a slow path.
 
@@ -339,6 +341,7 @@ def test_native_frames_go_up_to_the_interpreter_s_loop(interpreted: Guest) -> No
     assert all(guest_frames(profile))
 
 
+@pytest.mark.hard
 def test_native_frames_of_machine_code_are_those_that_it_called(
         tmp_path: Path) -> None:
     guest = Guest(built("guest-jit"), tmp_path)

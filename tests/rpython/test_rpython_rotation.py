@@ -13,7 +13,7 @@ import pytest
 from test_rpython_guest import Guest
 from test_rpython_rvmprof import INTERVAL, Run
 
-from rpython_tree import built
+from rpython_tree import built, parameters
 from truth import SIGMAS, innermost, sigma, sigmas
 from vmprof_convert import readers
 from vmprof_convert.meaning.estimator import weight_objects
@@ -165,7 +165,7 @@ def test_a_failed_rotation_changes_nothing(run: Run) -> None:
     assert profile.settings["part"] == "2"
 
 
-@pytest.mark.parametrize("name", ["guest", "guest-jit"])
+@pytest.mark.parametrize("name", parameters("guest", "guest-jit"))
 def test_rotation_in_an_interpreter(tmp_path: Path, name: str) -> None:
     """Functions, classes and sums are right if a guest program's loop rotates."""
     guest = Guest(built(name), tmp_path)

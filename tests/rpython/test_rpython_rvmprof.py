@@ -300,6 +300,7 @@ def test_nothing_goes_to_stdout(run: Run) -> None:
         assert run.out == []
 
 
+@pytest.mark.hard
 def test_a_program_without_vmprof_does_not_link_vmprof() -> None:
     symbols = subprocess.run(
         ["nm", built("gcbench-patched")],

@@ -43,6 +43,7 @@ def without_numbers(path: Path) -> str:
     return re.sub(r"\s+", "", text)
 
 
+@pytest.mark.hard
 def test_generated_c_of_the_program_is_the_same() -> None:
     sources = {name: program.with_name(program.name + ".c")
                for name, program in gcbench().items()}
@@ -58,6 +59,7 @@ def test_generated_c_of_the_program_is_the_same() -> None:
     assert fast_paths > 20
 
 
+@pytest.mark.hard
 def test_slow_path_when_off_begins_with_one_comparison() -> None:
     code = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", "--disassemble="
@@ -139,6 +141,7 @@ def instructions(program: Path) -> int:
     return int(match.group(1))
 
 
+@pytest.mark.hard
 def test_instructions_when_off() -> None:
     counts = {name: instructions(program) for name, program in gcbench().items()}
     assert counts["pristine"] > 10**8

@@ -9,13 +9,12 @@ import os
 
 import pytest
 
-from rpython_tree import PROGRAMS, built
+from rpython_tree import HARD_PROGRAMS, PROGRAMS, built, parameters
 
 pytestmark = pytest.mark.translated
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.long(7 if name == "guest-jit" else 1))
-    for name in PROGRAMS])
+@pytest.mark.long(2)
+@pytest.mark.parametrize("name", parameters(*PROGRAMS, *HARD_PROGRAMS))
 def test_translation(name: str) -> None:
     assert os.access(built(name), os.X_OK)

@@ -6,7 +6,12 @@ import functools
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / ".build"
@@ -14,9 +19,11 @@ PYTHON2 = BUILD / "py2" / "python2"
 PATCHED = BUILD / "rpython" / "tree"
 PRISTINE = BUILD / "rpython" / "pristine"
 
-#: the programs that `make` translates; guest-jit takes as long as all others together
-PROGRAMS = ("guest-jit", "guest", "scenarios", "samples", "gcbench-patched",
-            "gcbench-pristine")
+#: the programs that `make test` translates
+PROGRAMS = ("guest", "scenarios", "samples")
+#: The programs whose tests are marked `hard`. The translation of guest-jit takes as
+#: long as the translations of PROGRAMS together.
+HARD_PROGRAMS = ("guest-jit", "gcbench-patched", "gcbench-pristine")
 
 #: Messages that vmprof writes to stderr for a CPU sample before the first function.
 #: Every program with CPU samples may write them, mostly on a busy machine.
@@ -25,9 +32,19 @@ EARLY_SAMPLE_WARNINGS = frozenset({
     "WARNING: canceled buffer, no stack trace was written"})
 
 
+def parameters(*ids: str) -> list[ParameterSet]:
+    """Return parameters of a test, with the marker `hard` for HARD_PROGRAMS.
+
+    Args:
+        ids: names of programs, with or without options after a space.
+    """
+    return [pytest.param(text, marks=[pytest.mark.hard] * (
+        text.split()[0] in HARD_PROGRAMS)) for text in ids]
+
+
 @functools.cache
 def built(name: str) -> Path:
-    """Return the path of one of PROGRAMS.
+    """Return the path of a program of PROGRAMS or HARD_PROGRAMS.
 
     `make` translates the program if it is missing or older than its sources. Other
     processes wait meanwhile.
