@@ -100,6 +100,7 @@ def named_leaks(rng: random.Random, runs: int, plants: int, rates: tuple[float, 
             lives = rng.choice((churn, settled, brief))(rng, rng.choice((2, 10)))
             objects += of(lives, "main f%d" % number, "t0")
         result = find_leaks([process_of(objects)])
+        assert all(one.growth.low > 0.0 for one in result.leaks)
         for one in result.leaks:
             name = one.places[0].function.name
             if name not in planted:

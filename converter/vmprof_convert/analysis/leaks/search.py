@@ -52,11 +52,12 @@ The report says so, and lists the sites whose objects stay first. A growing list
 replaces its storage. Storage that became larger rather than more numerous is therefore
 no queue.
 
-Size of a leak. A *leak* is a place where one of the tests finds growth. Its size
-includes all objects that were allocated there, also the types that were not significant
-or not tested. Without these types, the size would be too small. growth.py estimates the
-size. Places that neither leak nor slow down are the *rest*. Leaks, caches and the rest
-add up to the whole growth.
+Size of a leak. A *leak* is a place where one of the tests finds growth, and whose
+interval of the growth in bytes does not include 0. Its size includes all objects that
+were allocated there, also the types that were not significant or not tested. Without
+these types, the size would be too small. growth.py estimates the size. Places that
+neither leak nor slow down are the *rest*. Leaks, caches and the rest add up to the
+whole growth.
 
 Caches. A cache that fills grows less and less. A site slows down if it grows in the
 second window by less than half of its growth in the first window, and if this is not
@@ -522,8 +523,15 @@ class _Judge:
             # few samples, or are slower by chance.
             slow = [site for site in slow if site.p < 1.0
                     and site.tally.slows_down(self._lengths, tests)]
-            self._leaks.append(self._leak(
-                place, [site for site in sites if site not in slow], together))
+            leak = self._leak(
+                place, [site for site in sites if site not in slow], together)
+            if leak.growth.low <= 0.0:
+                # More objects appeared than disappeared, but perhaps not more bytes.
+                for site in leaks:
+                    site.p = 1.0
+                self._others.append(self._leak(place, sites, None))
+                return sites
+            self._leaks.append(leak)
             if slow:
                 self._slowing.append(self._leak(place, slow, None))
             return []
