@@ -105,7 +105,7 @@ def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak:
     truth, _ = _sample(
         context, folder, nursery,
         [kind, "leaks" if is_leak else "steady", str(seed), "%g" % seconds],
-        ("--leaks", *(("--raw-memory", INTERVAL) if is_raw else ())))
+        ("--leaks", *(("--native-memory", INTERVAL) if is_raw else ())))
     alive = _alive(_report(context, folder, "--by", "function"))
     if is_raw:
         alive["make_kept"] = _alive(_report(
@@ -183,8 +183,7 @@ def _service(context: Context, folder: Path, seconds: float, seed: int,
     leaks = _leaks(context, folder)
     alive = _alive(_report(context, folder, "--by", "function"))
     text = leaks.get("refused") or measuring.run([
-        context.pypy, "-m", "vmprof_allocation", "report", folder / "out.vmprof",
-        "--leaks"]).out
+        context.pypy, "-m", "vmprof_allocation", "leaks", folder / "out.vmprof"]).out
     kept = [leak for leak in leaks["leaks"] if _function(leak) == "request"]
     retained = _retained(folder / "out.vmprof")
     return {

@@ -1,4 +1,4 @@
-"""The command top: repeatedly show the allocations of the last seconds."""
+"""The command live: repeatedly show the allocations of the last seconds."""
 from __future__ import annotations
 
 import argparse
@@ -9,50 +9,61 @@ import signal
 import sys
 import time
 
+from vmprof_allocation.commands.options import (
+    Parser,
+    add_sampling,
+    add_target,
+    target,
+)
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote import work_folder
-from vmprof_allocation.remote.asking import add_target, check_started, target, wanted
+from vmprof_allocation.remote.asking import check_started, wanted
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Connection, Process
-from vmprof_allocation.remote.process_info import Parser, add_sampling, note
+from vmprof_allocation.remote.process_info import note
 from vmprof_allocation.remote.work_folder import Folder
 from vmprof_allocation.settings.parsing import make_settings, seconds
 
 _DEFAULT_SECONDS = 2.0
 _MAX_SECONDS = 3600
-#: If a stopped top sends no request, the program ends the sampling this number of
+#: If a stopped command sends no request, the program ends the sampling this number of
 #: seconds after three delays.
 _PATIENCE = 30
 #: codes for a terminal to begin a full screen, to end it, and to clear the screen
 _ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     from vmprof_convert.cli import options
     parser = Parser(
-        prog="python -m vmprof_allocation top",
-        description="Show the allocations of the last seconds, and the surviving "
-                    "objects, until Ctrl-C. The help of ctl describes the conditions "
-                    "for access to a program.")
+        "live",
+        "Show the allocations of the last seconds, and the surviving objects, until "
+        "Ctrl-C. The command also takes the filters and the options of pypy-alloc "
+        "report. The help of control describes the conditions for access to a "
+        "program.", "pypy-alloc live 1234 --by type")
     add_target(parser)
     parser.add_argument(
         "-d", "--delay", type=seconds, default=_DEFAULT_SECONDS, metavar="SECONDS",
         help="set the time between two updates (default: %g)" % _DEFAULT_SECONDS)
-    parser.add_argument("--pictures", type=int, default=0, metavar="NUMBER",
+    parser.add_argument("--updates", type=int, default=0, metavar="NUMBER",
                         help="end after NUMBER updates (default: at Ctrl-C)")
     add_sampling(parser)
-    options.add_filters(parser.add_argument_group("selection of samples"))
-    options.add_options(parser.add_argument_group("options of the table"))
+    own = {*parser._actions}
+    options.add_filters(parser)
+    options.add_options(parser)
+    for action in parser._actions:
+        if action not in own:
+            action.help = argparse.SUPPRESS     # the help of report describes it
     return parser
 
 
-def main(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Run the command, and return its exit code."""
     try:
         import vmprof_convert  # noqa: F401
     except ImportError as e:
-        print("vmprof_allocation: the table needs vmprof-convert (%s). Install it into "
-              "this environment" % e, file=sys.stderr)
+        note("live needs the package vmprof-convert (%s). Install it into this "
+             "environment" % e)
         return 2
     parser = _parser()
     args = parser.parse_args(arguments)
@@ -63,9 +74,9 @@ def main(arguments: list[str]) -> int:
             raise AllocationSamplingError(
                 "invalid delay %r: it must be 0.1 to %d seconds" % (
                     args.delay, _MAX_SECONDS))
-        if args.pictures < 0:
+        if args.updates < 0:
             raise AllocationSamplingError(
-                "invalid number of pictures %d: it must be 0 or more" % args.pictures)
+                "invalid number of updates %d: it must be 0 or more" % args.updates)
         return _show(target(args), args)
     except (AllocationSamplingError, FileError, ProfileError) as e:
         note(str(e))
@@ -90,7 +101,7 @@ def _show(process: Process, args: argparse.Namespace) -> int:
             try:
                 if is_screen:
                     print(_ENTER, end="")
-                _pictures(connection, folder, args, is_screen)
+                _show_updates(connection, folder, args, is_screen)
             finally:
                 if is_screen:
                     print(_LEAVE, end="", flush=True)
@@ -108,10 +119,10 @@ def _window(folder: Folder, number: int) -> str:
     return os.path.join(folder.path, _name(number))
 
 
-def _pictures(connection: Connection, folder: Folder, args: argparse.Namespace,
+def _show_updates(connection: Connection, folder: Folder, args: argparse.Namespace,
               is_screen: bool) -> None:
     window = shown = 0
-    while not args.pictures or shown < args.pictures:
+    while not args.updates or shown < args.updates:
         if shown:
             # Leave out the allocations during the last report. Otherwise, the next
             # report might have more samples and take longer, and so on.

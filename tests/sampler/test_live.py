@@ -1,4 +1,4 @@
-"""The top command, which shows the present allocations of programs."""
+"""The live command, which shows the present allocations of programs."""
 from __future__ import annotations
 
 import subprocess
@@ -27,14 +27,14 @@ from vmprof_allocation.remote.control import client, meeting
 from vmprof_allocation.settings.parsing import make_settings
 
 
-def top(pypy: PyPy, program: Running, *arguments: str) -> Run:
-    return pypy.command("-m", "vmprof_allocation", "top", str(program.pid), *arguments)
+def live(pypy: PyPy, program: Running, *arguments: str) -> Run:
+    return pypy.command("-m", "vmprof_allocation", "live", str(program.pid), *arguments)
 
 
 @WAYS
-def test_top_shows_the_functions_that_allocate(stock_pypy: PyPy, begun: Way) -> None:
+def test_live_shows_the_functions_that_allocate(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, BUSY) as program:
-        run = top(stock_pypy, program, "-d", "0.5", "--pictures", "3",
+        run = live(stock_pypy, program, "-d", "0.5", "--updates", "3",
                   "--allocation-sampling", "16k", "--by", "function")
         assert run.code == 0, run.err
         assert run.out.count("process %d, the last 0.5 seconds" % program.pid) == 3
@@ -46,10 +46,10 @@ def test_top_shows_the_functions_that_allocate(stock_pypy: PyPy, begun: Way) -> 
 
 
 @WAYS
-def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy, begun: Way) -> None:
+def test_sampling_ends_with_live_that_is_killed(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, BUSY) as program:
         process = subprocess.Popen(
-            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
+            [PYPY, "-m", "vmprof_allocation", "live", str(program.pid), "-d", "0.2"],
             cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
             stdout=subprocess.PIPE)
         assert process.stdout is not None
@@ -62,7 +62,7 @@ def test_sampling_ends_with_a_top_that_is_killed(stock_pypy: PyPy, begun: Way) -
         assert program.end() == "ended\n"
 
 
-def test_top_of_a_program_after_attach(stock_pypy: PyPy) -> None:
+def test_live_of_a_program_after_attach(stock_pypy: PyPy) -> None:
     """Each command attaches again, and leaves the same threads and descriptors."""
     with running(stock_pypy, THREADS) as program:
         threads = program.threads()
@@ -71,7 +71,7 @@ def test_top_of_a_program_after_attach(stock_pypy: PyPy) -> None:
         wait_until(lambda: program.threads() == threads)
         before = threads, set(program.descriptors())
         for _ in range(2):
-            run = top(stock_pypy, program, "-d", "0.2", "--pictures", "1",
+            run = live(stock_pypy, program, "-d", "0.2", "--updates", "1",
                       "--allocation-sampling", "16k")
             assert (run.code, run.err) == (0, "")
         wait_until(lambda: (program.threads(), set(program.descriptors())) == before)
@@ -79,11 +79,11 @@ def test_top_of_a_program_after_attach(stock_pypy: PyPy) -> None:
 
 
 @contextmanager
-def topped(pypy: PyPy, program: Running,
+def watched(pypy: PyPy, program: Running,
            *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run top on a program during the block."""
+    """Run live on a program during the block."""
     process = subprocess.Popen(
-        [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2",
+        [PYPY, "-m", "vmprof_allocation", "live", str(program.pid), "-d", "0.2",
          *arguments], cwd=pypy.folder, env=pypy.environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
@@ -96,19 +96,19 @@ def topped(pypy: PyPy, program: Running,
 
 
 @pytest.mark.parametrize("arguments", [
-    ("snapshot", "-o", "mine.vmprof"), ("stop",), ("rate", "1k")])
-def test_other_commands_cannot_change_the_sampling_of_top(
+    ("rotate", "-o", "mine.vmprof"), ("stop",), ("interval", "1k")])
+def test_other_commands_cannot_change_the_sampling_of_live(
         stock_pypy: PyPy, arguments: tuple[str, ...]) -> None:
     with prepared(stock_pypy, BUSY) as program:
-        with topped(stock_pypy, program):
-            assert "another command (attach or top) samples the process" in refused(
+        with watched(stock_pypy, program):
+            assert "another command (attach or live) samples the process" in refused(
                 stock_pypy, program, *arguments)
             assert status(stock_pypy, program)["is_on"] is True
         assert program.end() == "ended\n"
 
 
-def test_top_does_not_end_the_sampling_of_the_program(stock_pypy: PyPy) -> None:
-    """The program has stopped top's sampling, and has started its own."""
+def test_live_does_not_end_the_sampling_of_the_program(stock_pypy: PyPy) -> None:
+    """The program has stopped live's sampling, and has started its own."""
     with prepared(stock_pypy, """
         import select, sys, vmprof_allocation
         print("ready")
@@ -123,7 +123,7 @@ def test_top_does_not_end_the_sampling_of_the_program(stock_pypy: PyPy) -> None:
         vmprof_allocation.stop()
         print("ended")
     """) as program:
-        with topped(stock_pypy, program) as process:
+        with watched(stock_pypy, program) as process:
             assert program.ask() == "begun"
             assert process.wait(60) == 2
             assert process.stderr is not None
@@ -135,7 +135,7 @@ def test_top_does_not_end_the_sampling_of_the_program(stock_pypy: PyPy) -> None:
 
 
 @WAYS
-def test_a_child_that_is_forked_while_top_shows_its_parent(
+def test_a_child_that_is_forked_while_live_shows_its_parent(
         stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, """
         import os, sys
@@ -154,14 +154,14 @@ def test_a_child_that_is_forked_while_top_shows_its_parent(
         sys.stdin.readline()
         print("ended")
     """) as program:
-        with topped(stock_pypy, program):
+        with watched(stock_pypy, program):
             assert "socket" in " ".join(program.descriptors().values())
             assert "socket" not in program.ask()
         assert program.end() == "ended\n"
 
 
-def test_sampling_ends_if_top_is_silent(stock_pypy: PyPy) -> None:
-    """The request of top contains a timeout, four seconds, and no request follows."""
+def test_sampling_ends_if_live_is_silent(stock_pypy: PyPy) -> None:
+    """The request of live contains a timeout, four seconds, and no request follows."""
     with prepared(stock_pypy, BUSY) as program:
         target = client.Process(program.pid, 10)
         with target.connected() as connection:
@@ -176,10 +176,10 @@ def test_sampling_ends_if_top_is_silent(stock_pypy: PyPy) -> None:
 
 
 @WAYS
-def test_top_of_a_program_that_ends(stock_pypy: PyPy, begun: Way) -> None:
+def test_live_of_a_program_that_ends(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, BUSY) as program:
         process = subprocess.Popen(
-            [PYPY, "-m", "vmprof_allocation", "top", str(program.pid), "-d", "0.2"],
+            [PYPY, "-m", "vmprof_allocation", "live", str(program.pid), "-d", "0.2"],
             cwd=stock_pypy.folder, env=stock_pypy.environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None
@@ -191,10 +191,10 @@ def test_top_of_a_program_that_ends(stock_pypy: PyPy, begun: Way) -> None:
 
 
 @WAYS
-def test_top_of_a_sampled_program_is_refused(stock_pypy: PyPy, begun: Way) -> None:
+def test_live_of_a_sampled_program_is_refused(stock_pypy: PyPy, begun: Way) -> None:
     with begun(stock_pypy, WAITS) as program:
         done(stock_pypy, program, "start", "-o", "a.vmprof")
-        run = top(stock_pypy, program)
+        run = live(stock_pypy, program)
         assert (run.code, run.out) == (2, "")
         assert "already on" in run.err
         assert status(stock_pypy, program)["is_on"] is True
