@@ -1,6 +1,6 @@
-"""Measure the errors and the cost of `alive` and of `report --leaks`.
+"""Measure the errors and the cost of `alive` and of `pypy-alloc leaks`.
 
-`alive` and `report --leaks` use heap snapshots. Programs keep objects in ten ways, and
+`alive` and `pypy-alloc leaks` use heap snapshots. Programs keep objects in ten ways, and
 print the number of bytes that they keep (liveness_worker.py). Half of the programs
 leak. The others replace old objects.
 """

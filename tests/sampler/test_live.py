@@ -1,7 +1,12 @@
 """The live command, which shows the present allocations of programs."""
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import select
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,3 +204,73 @@ def test_live_of_a_sampled_program_is_refused(stock_pypy: PyPy, begun: Way) -> N
         assert "already on" in run.err
         assert status(stock_pypy, program)["is_on"] is True
         program.end()
+
+
+class Screen:
+    """The command live in a terminal."""
+
+    def __init__(self, pypy: PyPy, pid: int) -> None:
+        self._master, slave = pty.openpty()
+        self.before = termios.tcgetattr(slave)
+        self._slave = slave
+        self._text = ""
+        self.process = subprocess.Popen(
+            [PYPY, "-m", "vmprof_allocation", "live", str(pid), "-d", "0.3",
+             "--allocation-sampling", "16k"], cwd=pypy.folder,
+            env={**pypy.environment, "TERM": "xterm", "NO_COLOR": "1"},
+            stdin=slave, stdout=slave, stderr=subprocess.PIPE, preexec_fn=self._lead)
+
+    def _lead(self) -> None:
+        """Make the command the foreground process of the terminal."""
+        os.setsid()
+        fcntl.ioctl(self._slave, termios.TIOCSCTTY, 0)
+
+    def press(self, key: str) -> None:
+        os.write(self._master, key.encode())
+
+    def see(self, text: str) -> None:
+        """Wait until the terminal shows a text."""
+        deadline = time.monotonic() + 60
+        while text not in self._text:
+            assert time.monotonic() < deadline, self._text[-5000:]
+            if select.select([self._master], [], [], 0.1)[0]:
+                self._text += os.read(self._master, 65536).decode()
+        self._text = self._text.rpartition(text)[2]
+
+    def end(self) -> int:
+        """Wait for the end of the command, and return its exit code."""
+        code = self.process.wait(60)
+        assert self.process.stderr is not None
+        assert self.process.stderr.read() == b""
+        self.process.stderr.close()
+        assert termios.tcgetattr(self._slave) == self.before
+        os.close(self._master)
+        os.close(self._slave)
+        return code
+
+
+def test_keys_change_the_table_and_end_the_command(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        screen = Screen(stock_pypy, program.pid)
+        screen.see("the last 0.3 seconds   q quit")
+        for key, chosen in (("b", "by type"), ("b", "by line"), ("s", "sort alive"),
+                            ("s", "sort objects"), ("t", "by thread"),
+                            ("t", "by function"), ("p", "paused")):
+            screen.press(key)
+            screen.see(chosen)
+        assert status(stock_pypy, program)["is_on"] is True
+        screen.press("p")
+        screen.see("sort objects   q quit")
+        screen.press("q")
+        assert screen.end() == 0
+        assert status(stock_pypy, program)["is_on"] is False
+        assert program.end() == "ended\n"
+
+
+def test_ctrl_c_restores_the_terminal(stock_pypy: PyPy) -> None:
+    with prepared(stock_pypy, BUSY) as program:
+        screen = Screen(stock_pypy, program.pid)
+        screen.see("q quit")
+        screen.press("\x03")
+        assert screen.end() == 130
+        assert program.end() == "ended\n"

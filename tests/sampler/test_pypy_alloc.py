@@ -221,8 +221,10 @@ def test_run_accepts_each_option_of_vmprof(pypy: PyPy) -> None:
     """No option of ``-m vmprof`` is missing, except the ones for vmprof's server."""
     helps = [pypy.command("-m", *words, "--help").out
              for words in (("vmprof",), ("vmprof_allocation", "run"))]
-    of_vmprof, ours = (set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
+    of_vmprof, ours = ({name for line in re.findall("^  (-.*?)(?:  |$)", text, re.M)
+                        for name in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", line)}
                        for text in helps)
+    assert len(of_vmprof) > 25
     assert {name for name in of_vmprof - ours if not name.startswith("--web")} == set()
 
 
@@ -368,7 +370,7 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words, shown", [
-    (["report"], "make"), (["report", "--by", "type"], "allocated in"),
+    (["report"], "make"), (["report", "--by", "file"], "allocated in"),
     (["tree"], "main"), (["callers", "FILE", "make"], "main"),
 ])
 def test_converter_shows_a_profile(
@@ -384,12 +386,12 @@ def test_converter_writes_other_formats(small: Path) -> None:
     for name, file in ("flamegraph", "out.html"), ("export", "out.pb.gz"):
         out = small.with_name(file)
         run = called(name, str(small), "-o", str(out))
-        assert (run.code, run.err) == (0, "") and out.stat().st_size > 100, run
+        assert run.code == 0 and out.stat().st_size > 100, run
 
 
 def test_converter_judges_a_profile(small: Path) -> None:
-    assert called("check", str(small), "--fail-if", "total > 1").code == 1
-    assert called("check", str(small), "--fail-if", "total > 1T").code == 0
+    assert called("check", str(small), "--fail-if", "allocated > 1").code == 1
+    assert called("check", str(small), "--fail-if", "allocated > 1T").code == 0
 
 
 def test_reading_commands_are_the_ones_of_the_interface() -> None:
