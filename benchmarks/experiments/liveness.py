@@ -1,7 +1,7 @@
 """Measure the errors and the cost of `alive` and of `pypy-alloc leaks`.
 
-`alive` and `pypy-alloc leaks` use heap snapshots. Programs keep objects in ten ways, and
-print the number of bytes that they keep (liveness_worker.py). Half of the programs
+`alive` and `pypy-alloc leaks` use heap snapshots. Programs keep objects in ten ways,
+and print the number of bytes that they keep (liveness_worker.py). Half of the programs
 leak. The others replace old objects.
 """
 from __future__ import annotations

@@ -30,9 +30,9 @@ _HIGH = 1000
 
 #: addition to the help of vmprof's own flag --lines
 _LINES = ("; on PyPy: record the executed line of each function in allocation samples "
-          "(report --by line). CPU samples have no lines, because a signal can interrupt the "
-          "GC, and then the frames cannot be read. This takes time whenever PyPy "
-          "compiles")
+          "(report --by line). CPU samples have no lines, because a signal can "
+          "interrupt the GC, and then the frames cannot be read. This takes time "
+          "whenever PyPy compiles")
 
 
 #: whether messages other than errors are suppressed
