@@ -402,7 +402,7 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
 @pytest.mark.parametrize("what", [
     "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
 def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
-    """If a snapshot cannot be written to the profile, held() raises with the reason."""
+    """If a snapshot cannot be written to the profile, retainers() raises with the reason."""
     run = stock_pypy.command("-c", """
 import os, resource, vmprof_allocation
 kept = [str(i) for i in range(50000)]
@@ -412,7 +412,7 @@ kept += [str(i) for i in range(50000)]
          if os.path.realpath("/proc/self/fd/" + fd).endswith("/out.vmprof")]
 size = os.path.getsize("out.vmprof")
 %s
-for do in session.held, session.stop:
+for do in session.retainers, session.stop:
     try:
         do()
     except vmprof_allocation.AllocationSamplingError as e:
@@ -843,7 +843,7 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
 
 
 def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
-    """Each call of held() gets a snapshot."""
+    """Each call of retainers() gets a snapshot."""
     source = """
         import gc, os, threading
         from vmprof_allocation.session.session import current

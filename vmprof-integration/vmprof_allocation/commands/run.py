@@ -127,7 +127,6 @@ def _interpreter(count: int) -> list[str]:
     original = read_command_line()
     # the arguments of the program, after a script or after -m vmprof_allocation
     count += 1
-    script = original[-count - 1] if len(original) > count else ""
-    if os.path.basename(script) == PROGRAM:
-        return original[:-count - 1]
+    if original[-count - 1:-count] == sys.argv[:1]:
+        return original[:-count - 1]        # a console script
     return interpreter(original, count)
