@@ -402,7 +402,7 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
 @pytest.mark.parametrize("what", [
     "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
 def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
-    """If a snapshot cannot be written to the profile, retainers() raises with the reason."""
+    """If a snapshot cannot be written to the profile, retainers() gives the reason."""
     run = stock_pypy.command("-c", """
 import os, resource, vmprof_allocation
 kept = [str(i) for i in range(50000)]
