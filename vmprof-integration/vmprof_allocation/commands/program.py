@@ -36,7 +36,7 @@ RECORDING = (
     _make("run", "record a program from its start"),
     _make("attach", "record a running process for some seconds, and report"),
     _make("detach", "end the sampling of a running process"),
-    _make("live", "show repeatedly what a running process allocates"),
+    _make("live", "show the present allocations of a running process"),
     _make("control", "start, change and stop the sampling of a running process"),
     _make("doctor", "check whether and how this PyPy can be sampled"),
 )
