@@ -68,8 +68,7 @@ RPYTHON := rpython/tree.py rpython/python2.py \
 
 run: .build/pypy .build/python $(if $(findstring 27,$(SAMPLED)),.build/pypy27)
 	$(SAMPLED) -m vmprof --allocation-sampling $(RATE) -o $(PROFILE) $(APP)
-	.venv-pypy/bin/pypy3 -m vmprof_allocation report --limit 15 $(PROFILE) \
-		>$(PROFILE).txt
+	.venv-pypy/bin/pypy-alloc report --limit 15 $(PROFILE) >$(PROFILE).txt
 	@cat $(PROFILE).txt
 	@echo; if grep -q '^allocated in .* (0 samples' $(PROFILE).txt; then \
 		echo "There is no sample: the program allocates too little for one"; \

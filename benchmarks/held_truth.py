@@ -112,7 +112,7 @@ def ask(interval: str) -> tuple[Profile, Held]:
                 plant()
             gc.collect()
             gc.collect()
-            session.held()
+            session.retainers()
         profile = readers.read_events(path)
     answer = profile.held[-1]
     assert not answer.problem, answer.problem

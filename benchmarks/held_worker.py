@@ -45,7 +45,7 @@ def main(thousands: int, times: int) -> None:
             nodes = {number: Node(number) for number in range(thousands * 1000 // 7)}
             gc.collect()
             for _ in range(times):
-                session.held()
+                session.retainers()
             size = resident()
         asked = readers.read_events(path).held
     assert len(nodes) == thousands * 1000 // 7

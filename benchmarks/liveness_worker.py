@@ -364,7 +364,7 @@ def take_snapshots(with_holders: bool, thousands: int, times: int) -> None:
             took = []
             for _ in range(times):
                 begin = time.perf_counter()
-                session.snapshot(holders=with_holders)
+                session.snapshot(retainers=with_holders)
                 took.append(time.perf_counter() - begin)
         taken = readers.read_events(path).snapshots
     assert len(rows) == thousands * 1000 // 7

@@ -3,8 +3,8 @@
     memory_worker.py PROGRAM
 
 The experiment `memory` runs this script. While the program's objects are alive, the
-script prints the output of `ctl PID memory --json`. The exit code is 3 if a package of
-the program is not installed.
+script prints the output of `pypy-alloc memory PID --json`. The exit code is 3 if a
+package of the program is not installed.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from typing import Any
 
 import vmprof_allocation
 
-_CTL = sys.executable, "-m", "vmprof_allocation", "ctl"
+_MEMORY = sys.executable, "-m", "vmprof_allocation", "memory"
 _SHOP = """
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -191,8 +191,8 @@ def gunicorn() -> Any:
             env={**os.environ, "VMPROF_CONTROL": "1"})
         try:
             _visit("http://%s/" % address, 3000)
-            out = subprocess.run([*_CTL, str(server.pid), "--children", "memory",
-                                  "--json"], check=True, stdout=subprocess.PIPE).stdout
+            out = subprocess.run([*_MEMORY, str(server.pid), "--children", "--json"],
+                                 check=True, stdout=subprocess.PIPE).stdout
         finally:
             server.terminate()
             server.wait()
@@ -232,7 +232,7 @@ def main(name: str) -> int:
             kept = PROGRAMS[name]()
             vmprof_allocation.prepare()
             found = json.loads(subprocess.run(
-                [*_CTL, str(os.getpid()), "memory", "--json"], check=True,
+                [*_MEMORY, str(os.getpid()), "--json"], check=True,
                 stdout=subprocess.PIPE).stdout)
             del kept
     except ModuleNotFoundError as e:

@@ -111,7 +111,7 @@ def main() -> None:
         for which in random.sample(("plain", "again", "raw"), 3):
             with vmprof_allocation.sample(
                     path + which, "128k",
-                    raw_memory=interval if which == "raw" else None):
+                    native_memory=interval if which == "raw" else None):
                 begin = time.process_time()
                 run(rounds)
                 times[which] = time.process_time() - begin

@@ -84,7 +84,7 @@ class Sampler:
             session = vmprof_allocation.sample(
                 self.profile, self.interval,
                 period=1 / self.per_second if self.per_second else None,
-                gaps="fixed" if self.kind == "fixed" else "exponential",
+                distribution="fixed" if self.kind == "fixed" else "exponential",
                 lifetimes=self.kind != "fateless")
             with session:
                 before = session.statistics()

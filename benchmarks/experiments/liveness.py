@@ -1,7 +1,7 @@
-"""Measure the errors and the cost of `alive` and of `report --leaks`.
+"""Measure the errors and the cost of `alive` and of `pypy-alloc leaks`.
 
-`alive` and `report --leaks` use heap snapshots. Programs keep objects in ten ways, and
-print the number of bytes that they keep (liveness_worker.py). Half of the programs
+`alive` and `pypy-alloc leaks` use heap snapshots. Programs keep objects in ten ways,
+and print the number of bytes that they keep (liveness_worker.py). Half of the programs
 leak. The others replace old objects.
 """
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak:
     truth, _ = _sample(
         context, folder, nursery,
         [kind, "leaks" if is_leak else "steady", str(seed), "%g" % seconds],
-        ("--leaks", *(("--raw-memory", INTERVAL) if is_raw else ())))
+        ("--leaks", *(("--native-memory", INTERVAL) if is_raw else ())))
     alive = _alive(_report(context, folder, "--by", "function"))
     if is_raw:
         alive["make_kept"] = _alive(_report(
@@ -183,8 +183,7 @@ def _service(context: Context, folder: Path, seconds: float, seed: int,
     leaks = _leaks(context, folder)
     alive = _alive(_report(context, folder, "--by", "function"))
     text = leaks.get("refused") or measuring.run([
-        context.pypy, "-m", "vmprof_allocation", "report", folder / "out.vmprof",
-        "--leaks"]).out
+        context.pypy, "-m", "vmprof_allocation", "leaks", folder / "out.vmprof"]).out
     kept = [leak for leak in leaks["leaks"] if _function(leak) == "request"]
     retained = _retained(folder / "out.vmprof")
     return {

@@ -1,4 +1,4 @@
-"""Measure how much memory of twelve programs `ctl PID memory` does not explain.
+"""Measure how much memory of twelve programs `memory PID` does not explain.
 
 Each program runs with and without huge pages.
 """
@@ -19,7 +19,7 @@ PROGRAMS = ("cache", "buffers", "fragmentation", "numpy", "sympy", "lxml", "sqli
 #: The setting with which glibc's malloc asks for huge pages.  The system must be
 #: configured to give huge pages on request.
 HUGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: The columns of the table.  Each is a sum of rows of `ctl PID memory`.
+#: The columns of the table.  Each is a sum of rows of `memory PID`.
 COLUMNS = {"objects": ("objects", "gc_arenas"), "GC's room": ("gc_room", "nursery"),
            "C code": ("c", "c_or_free"), "malloc free": ("malloc_free",),
            "mapped": ("mapped",),

@@ -182,7 +182,7 @@ def test_raw_memory_is_refused(emulated: Path, tmp_path: Path) -> None:
     GIL must not do. So native memory cannot be sampled.
     """
     done = start(tmp_path, "print('runs')", "--allocation-sampling", "1M",
-                 "--raw-memory", "16k")
+                 "--native-memory", "16k")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "only the hook engine on x86-64 does. Omit --raw-memory" in done.stderr
+    assert "only the hook engine on x86-64 does. Omit --native-memory" in done.stderr
     assert not (tmp_path / "app.vmprof").exists()

@@ -285,7 +285,7 @@ def test_a_program_that_ends_early_is_reported(stock_pypy: PyPy, end: str,
         exec(end, {"program": program})
         out, err = command.communicate(timeout=60)
         assert command.returncode == code, err
-        assert err.startswith("vmprof_allocation: process %d has ended, and its "
+        assert err.startswith("pypy-alloc: process %d has ended, and its "
                               "profile ends there\n" % program.pid)
         assert "allocate" in out
 
@@ -293,7 +293,7 @@ def test_a_program_that_ends_early_is_reported(stock_pypy: PyPy, end: str,
 def refused(run: Run, *words: str) -> None:
     """Check that a command failed with one line on stderr that contains these words."""
     assert (run.code, run.out) == (2, ""), run.err
-    assert run.err.startswith("vmprof_allocation: ") and run.err.count("\n") == 1
+    assert run.err.startswith("pypy-alloc: ") and run.err.count("\n") == 1
     for word in words:
         assert word in run.err
 
@@ -302,7 +302,7 @@ def test_a_second_attach_is_refused(stock_pypy: PyPy) -> None:
     with running(stock_pypy, BUSY) as program:
         first = program.begin("-d", "600")
         refused(program.command(), "process %d" % program.pid,
-                "another command (attach or top) samples the process")
+                "another command (attach or live) samples the process")
         first.send_signal(signal.SIGINT)
         out, _ = first.communicate(timeout=60)
         assert "allocate" in out
@@ -323,7 +323,7 @@ def test_refused_attaches_leak_no_memory(stock_pypy: PyPy) -> None:
         first = program.begin("-d", "600")
         before = program.code()
         for _ in range(5):
-            refused(program.command(), "another command (attach or top) samples the "
+            refused(program.command(), "another command (attach or live) samples the "
                                        "process")
         wait_until(lambda: program.code() <= before)
         first.send_signal(signal.SIGINT)

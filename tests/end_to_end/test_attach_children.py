@@ -16,7 +16,7 @@ def test_workers_are_sampled_with_their_master(stock_pypy: PyPy) -> None:
     with workers(stock_pypy, are_prepared=False) as (master, pids):
         run = master.attach("--children", duration=1)
     assert run.err.startswith(
-        "vmprof_allocation: sampling processes %d, %d, %d for 1 second; Ctrl-C ends it "
+        "pypy-alloc: sampling processes %d, %d, %d for 1 second; Ctrl-C ends it "
         "earlier\n" % (master.pid, *pids))
     assert "by 3 processes" in run.out
     for pid in pids:
@@ -96,7 +96,7 @@ def test_no_process_can_be_sampled(stock_pypy: PyPy) -> None:
             os.kill(program.pid, signal.SIGCONT)
         assert run.code == 2
         assert run.err.splitlines()[1:] == [
-            "vmprof_allocation: cannot sample process %d, nor any of its children"
+            "pypy-alloc: cannot sample process %d, nor any of its children"
             % program.pid]
         program.process.communicate("\n")
 

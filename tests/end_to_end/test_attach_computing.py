@@ -92,14 +92,14 @@ def test_program_that_computes_survives_many_attaches(
         assert end(program) == "True\n"
 
 
-def test_ctl_and_top_reach_a_program_that_computes(stock_pypy: PyPy) -> None:
+def test_control_and_live_reach_a_program_that_computes(stock_pypy: PyPy) -> None:
     with running(stock_pypy, OBJECTS) as program:
-        assert "not sampled" in program.command("status", what="ctl").out
-        assert "nursery" in program.command("memory", what="ctl").out
-        assert program.command("start", "-o", "own.vmprof", what="ctl").code == 0
-        assert "own.vmprof" in program.command("status", what="ctl").out
-        assert program.command("stop", what="ctl").code == 0
-        assert "allocate" in program.command("--pictures", "1", what="top").out
+        assert "not sampled" in program.command("status", what="control").out
+        assert "nursery" in program.command(what="memory").out
+        assert program.command("start", "-o", "own.vmprof", what="control").code == 0
+        assert "own.vmprof" in program.command("status", what="control").out
+        assert program.command("stop", what="control").code == 0
+        assert "allocate" in program.command("--updates", "1", what="live").out
         assert end(program) == "True\n"
     assert readers.read(stock_pypy.folder / "own.vmprof").samples
 
@@ -113,11 +113,11 @@ import vmprof_allocation
     vmprof_allocation.start("own.vmprof")
     import ctypes"""), interpreter=PYPY) as program:
         for _ in range(3):
-            assert "own.vmprof" in program.command("status", what="ctl").out
+            assert "own.vmprof" in program.command("status", what="control").out
         run = program.command("-o", "second.vmprof")
         assert run.code == 2
         assert "already on" in run.err
-        assert program.command("stop", what="ctl").code == 0
+        assert program.command("stop", what="control").code == 0
         program.attach()
         assert end(program) == "True\n"
     assert readers.read(stock_pypy.folder / "own.vmprof").samples

@@ -1,4 +1,4 @@
-"""Test attach --held, which shows the retainers of a running program at the end."""
+"""Test attach --retainers, which shows the retainers of a running program."""
 from __future__ import annotations
 
 import os
@@ -37,7 +37,7 @@ def test_retainers_follow_the_report(stock_pypy: PyPy, flags: tuple[str, ...],
                                      first: str) -> None:
     """Retainers of objects from before the sampling are reported, too."""
     with running(stock_pypy, KEEPS) as program:
-        run = program.command("-d", "2", "--held", "-o", "out.vmprof",
+        run = program.command("-d", "2", "--retainers", "-o", "out.vmprof",
                               "--allocation-sampling", "1k", *flags)
         assert run.code == 0, run.err
         assert program.end() == "ended\n"
@@ -52,7 +52,7 @@ def test_retainers_follow_the_report(stock_pypy: PyPy, flags: tuple[str, ...],
 def test_ctrl_c_still_finds_the_retainers(stock_pypy: PyPy) -> None:
     """Ctrl-C shortens the sampling, but the heap snapshot still follows."""
     with running(stock_pypy, KEEPS) as program:
-        process = program.begin("-d", "100", "--held", "-o", "out.vmprof")
+        process = program.begin("-d", "100", "--retainers", "-o", "out.vmprof")
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (0, "")
@@ -63,7 +63,8 @@ def test_ctrl_c_still_finds_the_retainers(stock_pypy: PyPy) -> None:
 def test_each_child_has_its_retainers(stock_pypy: PyPy) -> None:
     with workers(stock_pypy, "of_each = [str(i) for i in range(50000)]") as (
             program, children):
-        run = program.command("-d", "1", "--held", "--children", "-o", "out.vmprof")
+        run = program.command("-d", "1", "--retainers", "--children", "-o",
+                              "out.vmprof")
         assert run.code == 0, run.err
         assert run.out.count("live objects in process ") == 1 + len(children)
         assert run.out.count("__main__.of_each (list)") == 1 + len(children)

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import PyPy
 from running import running
-from vmprof_allocation.remote.attach import next_snapshot
+from vmprof_allocation.commands.attach import next_snapshot
 
 #: A program that drops its objects after a while, except one in fifty.  The program
 #: limits its pace, so that a busy machine keeps up.  Otherwise its memory might grow

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from conftest import PyPy
-from controlled import WAITS, ctl, prepared
+from controlled import WAITS, control, prepared
 from running import running
 from vmprof_convert import readers
 from vmprof_convert.meaning.visible_stacks import LOST, START, Program
@@ -53,7 +53,7 @@ def test_an_idle_master_is_reported_with_its_workers(stock_pypy: PyPy) -> None:
 
 
 def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
-    """Attach and ctl fail, and give the reason."""
+    """Attach and control fail, and give the reason."""
     with prepared(pypy, """
         import os, resource, sys
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -67,7 +67,7 @@ def test_a_program_that_has_no_descriptors_left(pypy: PyPy) -> None:
         sys.stdin.readline()
         print("ended")
     """) as program:
-        for run in program.command("--timeout", "1"), ctl(
+        for run in program.command("--timeout", "1"), control(
                 pypy, program, "--timeout", "1", "status"):
             assert (run.code, run.out) == (2, "")
             assert run.err.count("\n") == 1

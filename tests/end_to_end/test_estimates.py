@@ -191,7 +191,7 @@ def test_an_object_across_many_sample_points_is_one_sample(pypy: PyPy) -> None:
 
 
 def test_fixed_gaps_take_every_nth_byte(pypy: PyPy) -> None:
-    profile = pypy.sample(CHURN, "1M", "--allocation-gaps", "fixed",
+    profile = pypy.sample(CHURN, "1M", "--allocation-distribution", "fixed",
                           jit="off").profile()
     # No object is larger than the interval, so each interval has one sample.
     assert max(profile.samples.size) < 2**20

@@ -1,4 +1,4 @@
-"""Test that --held names the planted retainers exactly, and does not change the
+"""Test that --retainers names the planted retainers exactly, and does not change the
 program.
 """
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, PyPy
-from controlled import ctl
+from controlled import control
 from running import running
 from vmprof_allocation.engines.hook.discovery import cache
 from vmprof_allocation.engines.hook.discovery.layout import Layout
@@ -111,7 +111,7 @@ FILL = """
 """
 LOOK = """
     from vmprof_allocation.session.session import current
-    current().held()
+    current().retainers()
 """
 #: Evaluates each reference path that is a Python expression, and compares the address
 #: of the result with the retainer's.
@@ -371,7 +371,7 @@ def test_a_deep_stack(stock_pypy: PyPy) -> None:
     threading.stack_size(512 << 20)
     def down(left):
         local = [left] * 3
-        return down(left - 1) if left else current().held()
+        return down(left - 1) if left else current().retainers()
     thread = threading.Thread(target=down, args=(40000,))
     thread.start()
     thread.join()
@@ -392,7 +392,7 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
     import resource, sys
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * 4096
-    """ + end, "64k", "--held")
+    """ + end, "64k", "--retainers")
     first, *others = run.err.splitlines()
     assert first == "vmprof: " + said
     # The profile's last records may fail for lack of memory, too.
@@ -402,7 +402,7 @@ def test_a_program_at_its_memory_limit_has_no_answer(stock_pypy: PyPy, end: str,
 @pytest.mark.parametrize("what", [
     "os.close(fd)", "resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))"])
 def test_an_answer_that_could_not_be_written(stock_pypy: PyPy, what: str) -> None:
-    """If a snapshot cannot be written to the profile, held() raises with the reason."""
+    """If a snapshot cannot be written to the profile, retainers() gives the reason."""
     run = stock_pypy.command("-c", """
 import os, resource, vmprof_allocation
 kept = [str(i) for i in range(50000)]
@@ -412,7 +412,7 @@ kept += [str(i) for i in range(50000)]
          if os.path.realpath("/proc/self/fd/" + fd).endswith("/out.vmprof")]
 size = os.path.getsize("out.vmprof")
 %s
-for do in session.held, session.stop:
+for do in session.retainers, session.stop:
     try:
         do()
     except vmprof_allocation.AllocationSamplingError as e:
@@ -433,13 +433,13 @@ def test_the_retained_size_is_exact(stock_pypy: PyPy) -> None:
         def fill():
             for i in range(20000):
                 kept[i] = ["a%d" % i, 0.5]
-        current().held()        # imports what it needs
+        current().retainers()        # imports what it needs
         fill()
         gc.collect()
-        current().held()
+        current().retainers()
         kept.clear()
         gc.collect()
-        current().held()
+        current().retainers()
     """
     run = stock_pypy.sample(source, "64k", jit="off")
     _, with_it, without = readers.read_events(run.path).held
@@ -474,13 +474,13 @@ def test_values_shared_by_two_parts_of_an_object(stock_pypy: PyPy) -> None:
         for i in range(20000):
             limited(i), unlimited(i), index.add(i)
         gc.collect()
-        current().held()
+        current().retainers()
         limited.cache_clear()
         gc.collect()
-        current().held()
+        current().retainers()
         del index
         gc.collect()
-        current().held()
+        current().retainers()
     """, "16k", jit="off")
     all_there, no_values, no_index = readers.read(run.path).held
     held = {holder.path: holder.bytes for holder in all_there.holders}
@@ -506,7 +506,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
         class Told:
             def __init__(self, number):
                 self.rows = [number, str(number), 0.5]
-        current().held()        # imports what it needs
+        current().retainers()        # imports what it needs
         told = [Told(i) for i in range(20000)]
         def fill():
             sessions = [Session(i) for i in range(40000)]
@@ -518,12 +518,12 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
                 globals()["other%d" % i] = sessions[i * 400:i * 400 + 400]
         fill()
         gc.collect()
-        current().held()
+        current().retainers()
         for name in list(globals()):
             if name[:4] == "some" or name[:5] == "other":
                 globals()[name].clear()
         gc.collect()
-        current().held()
+        current().retainers()
     """
     run = stock_pypy.sample(source, "64k", jit="off")
     _, with_it, without = readers.read_events(run.path).held
@@ -534,7 +534,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     lists = 2 * 8 * 40000       # bytes of the references in the cleared lists
     assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
     assert not any(holder.is_class for holder in without.holders)
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers", "--json",
                               str(run.path))
     answer = json.loads(done.out)["processes"][0]["answers"][1]
     of, = [row["from_samples"] for row in answer["holders"]
@@ -560,7 +560,7 @@ def test_estimates_agree_with_the_exact_sums(stock_pypy: PyPy,
                                              is_smaller: bool) -> None:
     run = stock_pypy.sample((SMALLER if is_smaller else planted(stock_pypy)) + LOOK,
                             "4k")
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers", "--json",
                               str(run.path))
     (answer,) = json.loads(done.out)["processes"][0]["answers"]
     largest = [row for row in answer["holders"] if row["bytes"] > 500_000]
@@ -614,7 +614,7 @@ def test_garbage_has_no_path(stock_pypy: PyPy) -> None:
         garbage()
         gc.collect()
         garbage()
-        current().held()
+        current().retainers()
     """
     held = held_of(stock_pypy.sample(source, "4k").path)
     no_path = sum(size for size, how in zip(held.sizes, held.hows) if how == NO_PATH)
@@ -632,7 +632,7 @@ def test_frames_that_have_returned_hold_nothing(stock_pypy: PyPy) -> None:
         def outer():
             kept = [str(i) for i in range(30000)]
             inner()
-            current().held()
+            current().retainers()
             return kept
         outer()
     """
@@ -650,7 +650,7 @@ def test_values_of_compiled_code(stock_pypy: PyPy) -> None:
         from vmprof_allocation.session.session import current
         def key(value):
             if value == 4999:
-                current().held()
+                current().retainers()
             return value
         def outer():
             grown = []
@@ -694,7 +694,7 @@ def test_values_of_compiled_code_belong_to_the_right_frame(stock_pypy: PyPy) -> 
             thread.start()
             while not ready:
                 time.sleep(0.1)
-            current().held()
+            current().retainers()
         thread.join()
     """
     held = held_of(stock_pypy.sample(source, "64k").path)
@@ -750,7 +750,7 @@ def test_a_stack_of_a_greenlet(stock_pypy: PyPy) -> None:
             return only_here
         switched = greenlet.greenlet(other)
         switched.switch()
-        current().held()
+        current().retainers()
     """
     held = held_of(stock_pypy.sample(source, "64k").path)
     assert any("only_here" in holder.path and holder.objects >= 30000
@@ -782,12 +782,12 @@ def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
                     signal.pthread_sigmask(signal.SIG_BLOCK, []),
                     children)
         kept = [str(i) for i in range(100000)]
-        current().held()
+        current().retainers()
         before = state()
         thread = threading.Thread(target=reap)
         thread.start()
         for _ in range(8):
-            current().held()
+            current().retainers()
         done.append(1)
         thread.join()
         after = state()
@@ -824,13 +824,13 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
         thread.start()
         for _ in range(20):
             try:
-                current().held()
+                current().retainers()
             except AllocationSamplingError as e:
                 print(e)
                 break
         done.append(1)
         thread.join()
-        current().held()
+        current().retainers()
         print("ended")
     """
     run = stock_pypy.sample(source, "64k")
@@ -843,7 +843,7 @@ def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
 
 
 def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
-    """Each call of held() gets a snapshot."""
+    """Each call of retainers() gets a snapshot."""
     source = """
         import gc, os, threading
         from vmprof_allocation.session.session import current
@@ -863,7 +863,7 @@ def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
         threads = [threading.Thread(target=run) for run in (work, work, work, fork)]
         for thread in threads: thread.start()
         for i in range(10):
-            current().held()
+            current().retainers()
             if i % 2 == 0: gc.collect_step()
         done.append(1)
         for thread in threads: thread.join()
@@ -875,23 +875,23 @@ def test_retainers_while_threads_run_and_fork(stock_pypy: PyPy) -> None:
 
 def test_at_the_end_of_the_program(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(
-        planted(stock_pypy, "    end.set()\n    thread.join()\n"), "16k", "--held")
+        planted(stock_pypy, "    end.set()\n    thread.join()\n"), "16k", "--retainers")
     assert run.err == ""
     assert "shop.seen" in [holder.path for holder in held_of(run.path).holders]
 
 
 def test_without_a_file_both_reports_are_shown(stock_pypy: PyPy) -> None:
     script = stock_pypy.script("kept = [str(i) for i in range(100000)]\n")
-    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k", "--held",
-                             str(script))
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k",
+                             "--retainers", str(script))
     assert run.code == 0
     assert run.err.index("estimated total") < run.err.index("by retainer")
     assert "__main__.kept (list)" in run.err
 
 
 @pytest.mark.parametrize("flags, said", [
-    (("--held",), "need --allocation-sampling"),
-    (("--allocation-sampling", "64k", "--held", "--push", "otlp+http://localhost"),
+    (("--retainers",), "need --allocation-sampling"),
+    (("--allocation-sampling", "64k", "--retainers", "--push", "otlp+http://localhost"),
      "but --push cannot send them")])
 def test_flags_that_are_refused(stock_pypy: PyPy, flags: tuple[str, ...], said: str
                                 ) -> None:
@@ -899,7 +899,7 @@ def test_flags_that_are_refused(stock_pypy: PyPy, flags: tuple[str, ...], said: 
     assert run.code == 2 and said in run.err
 
 
-def test_ctl_asks(stock_pypy: PyPy) -> None:
+def test_control_takes_a_snapshot(stock_pypy: PyPy) -> None:
     source = """
         import sys
         kept = [str(i) for i in range(100000)]
@@ -908,19 +908,19 @@ def test_ctl_asks(stock_pypy: PyPy) -> None:
         print("ended")
     """
     with running(stock_pypy, source, interpreter=PYPY) as program:
-        refused = ctl(stock_pypy, program, "held")
+        refused = control(stock_pypy, program, "snapshot")
         assert refused.code == 2 and "not on" in refused.err
-        assert ctl(stock_pypy, program, "start", "--allocation-sampling", "16k", "-o",
-                   "app.vmprof").code == 0
-        done = ctl(stock_pypy, program, "held")
+        assert control(stock_pypy, program, "start", "--allocation-sampling", "16k",
+                       "-o", "app.vmprof").code == 0
+        done = control(stock_pypy, program, "snapshot")
         assert (done.code, done.err) == (0, "")
         path = stock_pypy.folder / "app.vmprof"
-        assert done.out == ("the retainers in process %d are in %s: report --held "
-                            "shows them\n" % (program.pid, path))
+        assert done.out == ("the retainers in process %d are in %s: pypy-alloc "
+                            "retainers shows them\n" % (program.pid, path))
         # the retainer of objects from before the sampling is found, too
         (holder, *_) = sorted(held_of(path).holders, key=lambda holder: -holder.bytes)
         assert (holder.path, holder.type) == ("__main__.kept", "list")
-        assert ctl(stock_pypy, program, "stop").code == 0
+        assert control(stock_pypy, program, "stop").code == 0
 
 
 def test_no_answer_without_the_capability(stock_pypy: PyPy, tmp_path: Path) -> None:
@@ -936,8 +936,8 @@ def test_no_answer_without_the_capability(stock_pypy: PyPy, tmp_path: Path) -> N
                           Path(cache.types_path(str(known))).read_bytes())
     stock_pypy.environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     script = stock_pypy.script("")
-    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k", "--held",
-                             "-o", "x.vmprof", str(script))
+    run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "64k",
+                             "--retainers", "-o", "x.vmprof", str(script))
     assert run.code == 2 and "doctor" in run.err and "references" in run.err
 
 
@@ -953,12 +953,12 @@ def test_limit_of_the_address_space(stock_pypy: PyPy, left: int, objects: int,
         from vmprof_allocation import AllocationSamplingError
         from vmprof_allocation.session.session import current
         kept = [[str(i)] for i in range(OBJECTS)]
-        current().held()
+        current().retainers()
         size = int(open("/proc/self/statm").read().split()[0]) * 4096
         limit = size + (LEFT << 20) + 2**16
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         try:
-            current().held()
+            current().retainers()
         except AllocationSamplingError as e:
             print(e)
     """
@@ -980,10 +980,10 @@ def test_a_leak_is_reported_with_its_retainer(stock_pypy: PyPy) -> None:
             gc.collect()
             vmprof_allocation.mark(mark)
             gc.collect()
-        current().held()
+        current().retainers()
     """
     run = stock_pypy.sample(source, "4k")
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+    done = stock_pypy.command("-m", "vmprof_allocation", "leaks",
                               str(run.path))
     first, *more = done.out.splitlines()
     assert first.startswith("leak: ") and "remember" in first

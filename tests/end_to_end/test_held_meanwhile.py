@@ -31,7 +31,7 @@ LOOKS = """
     def ask():
         while not said:
             try:
-                current().held()
+                current().retainers()
                 answered.append(1)
             except AllocationSamplingError as e:
                 said.append(str(e))
@@ -134,7 +134,7 @@ def test_an_exec_that_fails(stock_pypy: PyPy) -> None:
         pass
     thread.join()
     print(said, children())
-    current().held()
+    current().retainers()
     """, "64k")
     assert run.out == "%r None\n" % [TOO_LATE]
     assert readers.read_events(run.path).held[-1].problem == 0
@@ -162,11 +162,11 @@ def test_a_fork_does_not_wait(stock_pypy: PyPy) -> None:
     if not child:
         is_there = children()
         try:
-            current().held()
+            current().retainers()
         except AllocationSamplingError as e:
             print(e, flush=True)
         made = [str(i) for i in range(10000)]
-        current().held()                # its own
+        current().retainers()                # its own
         os._exit(7 if is_there is None and children() is None else 8)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), state(pid))
     before = len(answered)
@@ -203,7 +203,7 @@ def test_a_fork_during_a_request(stock_pypy: PyPy) -> None:
     thread.start()
     while not children_made:
         try:
-            current().held()
+            current().retainers()
         except AllocationSamplingError as e:
             print(e, flush=True)
             os._exit(7 if children_made == [0] else 8)
@@ -217,7 +217,7 @@ def test_a_fork_during_a_request(stock_pypy: PyPy) -> None:
 def test_only_one_at_a_time(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(IN_A_THREAD + """
     try:
-        current().held()
+        current().retainers()
     except AllocationSamplingError as e:
         print(e, state(pid))
     before = len(answered)
@@ -240,7 +240,7 @@ def test_a_profile_that_ends_has_no_answer(stock_pypy: PyPy) -> None:
     current().rotate("next.vmprof")
     thread.join()
     print(said, children())
-    current().held()
+    current().retainers()
     """, "64k")
     assert run.out == "%r None\n" % [TOO_LATE]
     (held,) = readers.read_events(stock_pypy.folder / "next.vmprof").held
@@ -255,10 +255,10 @@ def test_a_request_can_be_interrupted(stock_pypy: PyPy) -> None:
     threading.Thread(target=interrupt).start()
     try:
         while True:
-            current().held()
+            current().retainers()
     except KeyboardInterrupt:
         print(children())
-    current().held()
+    current().retainers()
     """, "64k")
     assert run.out == "None\n"
     *_, ended, last = readers.read_events(run.path).held

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.nurseries("4M", "240M")
 
 ASK = """
     from vmprof_allocation.session.session import current
-    current().held()
+    current().retainers()
 """
 #: The functions of the C library that the forked process may call.  They take no lock,
 #: allocate nothing, and do not use stdio.
@@ -84,10 +84,10 @@ def test_variables_of_the_sampler_hold_no_root(stock_pypy: PyPy) -> None:
     def ask():
         from vmprof_allocation.session.session import current
         mine = [str(i) for i in range(30000)]
-        current().held()
-        current().held()
+        current().retainers()
+        current().retainers()
         del mine
-        current().held()
+        current().retainers()
     ask()
     """, "64k")
     has = ["in ask() app.py:2 -> local mine" in paths(held)
@@ -123,7 +123,7 @@ def test_greenlets_do_not_retain_frames_by_their_list(stock_pypy: PyPy) -> None:
     def outside():
         of_main = [str(i) for i in range(30000)]
         greenlet.greenlet(inside).switch()
-        current().held()
+        current().retainers()
         return of_main
     back = greenlet.getcurrent()
     outside()
@@ -217,7 +217,7 @@ def test_objects_that_c_code_holds_have_no_path(stock_pypy: PyPy) -> None:
     nodes = [how for type_, how in zip(held.types, held.hows)
              if type_ >= 0 and types[type_].python == "__main__.Node"]
     assert len(nodes) > 100 and set(nodes) == {NO_PATH}
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held",
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers",
                               str(run.path))
     assert re.search(r"no path: .*\n +\d+ % __main__\.Node from <module>", done.out)
 
@@ -402,12 +402,12 @@ def test_a_failed_fork_is_reported(stock_pypy: PyPy) -> None:
         import os, resource, vmprof_allocation
         session = vmprof_allocation.start("out.vmprof", "64k")
         kept = [str(i) for i in range(30000)]
-        session.held()              # what it needs is loaded
+        session.retainers()              # what it needs is loaded
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
         if os.getuid() == 0:        # who may have as many as it likes
             os.setuid(65534)
         try:
-            session.held()
+            session.retainers()
         except vmprof_allocation.AllocationSamplingError as e:
             print(e)
         kept += [str(i) for i in range(30000)]
@@ -430,7 +430,7 @@ def test_each_object_has_its_stack(stock_pypy: PyPy) -> None:
         return [str(i) for i in range(20000)]
     one, other = first(), second()
     """ + ASK, "4k")
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers", "--json",
                               str(run.path))
     (answer,) = json.loads(done.out)["processes"][0]["answers"]
     lines = {row["holders"][0]["path"]: {
@@ -456,7 +456,7 @@ def test_a_request_is_found_before_its_objects_move(stock_pypy: PyPy) -> None:
     for thread in threads:
         thread.start()
     for _ in range(8):
-        current().held()
+        current().retainers()
     done.append(1)
     for thread in threads:
         thread.join()

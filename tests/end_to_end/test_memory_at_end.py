@@ -38,7 +38,7 @@ PLANT = """
 
 def told(pypy: PyPy, name: str = "out.vmprof") -> list[dict[str, Any]]:
     """Return the memory report of each process in a profile."""
-    out = pypy.command("-m", "vmprof_allocation", "report", name, "--memory", "--json")
+    out = pypy.command("-m", "vmprof_allocation", "memory", name, "--json")
     assert out.code == 0, out.err
     found: list[dict[str, Any]] = json.loads(out.out)["processes"]
     for process in found:
@@ -64,7 +64,8 @@ def check(process: dict[str, Any], objects: int = 60, c: int = 100, mapped: int 
 
 
 @pytest.mark.parametrize("flags", [
-    (), ("--held",), ("--raw-memory", "512k")], ids=lambda flags: " ".join(flags))
+    (), ("--retainers",), ("--native-memory", "512k")],
+    ids=lambda flags: " ".join(flags))
 def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
     run = pypy.sample(PLANT + """
     plant()
@@ -74,8 +75,8 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
     assert run.err == ""
     (process,) = told(pypy)
     check(process)
-    # The memory is read before --held takes its snapshot, and before PyPy frees memory
-    # at its end.
+    # The memory is read before --retainers takes its snapshot, and before PyPy frees
+    # memory at its end.
     resident = re.search(r"VmRSS:\s+(\d+) kB", run.out)
     assert resident is not None
     assert abs(process["resident"] - int(resident[1]) * 1024) < 4 * MIB
@@ -85,7 +86,7 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
 
 def test_without_the_flag_it_is_not_read(pypy: PyPy) -> None:
     pypy.sample(PLANT + "    plant()\n", "128k")
-    out = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof", "--memory")
+    out = pypy.command("-m", "vmprof_allocation", "memory", "out.vmprof")
     assert out.code == 2 and "start the program with --memory" in out.err
 
 
@@ -158,13 +159,14 @@ def test_each_segment_has_its_report(pypy: PyPy) -> None:
     check(process)
 
 
-def test_a_profile_that_ctl_ends(pypy: PyPy) -> None:
-    """The memory is read when ctl ends the profile, before the end of the program."""
+def test_a_profile_that_detach_ends(pypy: PyPy) -> None:
+    """The memory is read when the command ends the profile, and not at the end of
+    the program."""
     pypy.sample(PLANT + """
     import os, subprocess, sys
     plant()
-    subprocess.run([sys.executable, "-m", "vmprof_allocation", "ctl", str(os.getpid()),
-                    "stop"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "vmprof_allocation", "detach",
+                    str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
     more = [[i] * 123 for i in range(60000)]
     """, "128k", "--memory", "--control", "--no-follow")
     (process,) = told(pypy)

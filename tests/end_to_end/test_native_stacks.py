@@ -411,8 +411,8 @@ def test_report_mentions_functions_without_a_name(stock_pypy: PyPy,
 
 @pytest.mark.parametrize("flags, problem", [
     (["--native"],
-     "--native, --rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet "
-     "need --allocation-sampling"),
+     "--native, --rotate, --retainers, --leaks, --memory, --native-memory, --view and "
+     "--quiet need --allocation-sampling"),
     (["--native", "--no-native", "--allocation-sampling", "1k"],
      "--native and --no-native exclude each other"),
     (["--native", "--control"], "--native has no effect"),

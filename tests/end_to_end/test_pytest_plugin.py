@@ -93,11 +93,11 @@ def test_a_leak_has_its_holder(project: PyPy) -> None:
     """
     done = run(project, """
 from vmprof_allocation.session.session import Session
-asked, held = [], Session.held
+asked, held = [], Session.retainers
 def counted(session):
     asked.append(1)
     return held(session)
-Session.held = counted
+Session.retainers = counted
 class Registry:
     TABLE = {}
 @pytest.mark.limit_leaks("10 kB")

@@ -104,7 +104,7 @@ def asked(text: str, period: float = 0.0, memory: int = 0) -> str:
     (("--allocation-seed", "7"),
      asked("interval=16384;gaps=exponential;seed=7;limit=;lifetimes=1")),
     (("--allocation-seed", "18446744073709551615", "--no-lifetimes", "--period", "0.25",
-      "--allocation-gaps", "fixed", "--mem"),
+      "--allocation-distribution", "fixed", "--mem"),
      asked("interval=16384;gaps=fixed;seed=18446744073709551615;limit=;lifetimes=0",
            0.25, 1)),
 ])

@@ -1,4 +1,4 @@
-"""Test --raw-memory, which samples native memory with its stacks and outcomes."""
+"""Test --native-memory, which samples native memory with its stacks and outcomes."""
 from __future__ import annotations
 
 import collections
@@ -33,7 +33,7 @@ def raw(run: Run) -> Profile:
 
 
 def sampled(pypy: PyPy, program: str, interval: str = "16k", *flags: str) -> Run:
-    return pypy.sample(C + program, "1M", "--raw-memory", interval, *flags)
+    return pypy.sample(C + program, "1M", "--native-memory", interval, *flags)
 
 
 class Sum:
@@ -173,7 +173,7 @@ for thread in threads: thread.join()
 kept = [bytearray(1 << 20) for _ in range(50)]
 del kept
 print("done")
-""", "32k", "--raw-memory", "64k", LD_PRELOAD="libc_malloc_debug.so.0",
+""", "32k", "--native-memory", "64k", LD_PRELOAD="libc_malloc_debug.so.0",
                             MALLOC_CHECK_="3")
     if "cannot be preloaded" in run.err:
         pytest.skip("this C library has no libc_malloc_debug.so.0")
@@ -188,7 +188,7 @@ def made():
     for size in range(1, 2001): kept.append(c.malloc(size))
     for block in kept[::2]: c.free(block)
 made()
-""", "1", "--allocation-gaps", "fixed")
+""", "1", "--allocation-distribution", "fixed")
     profile = raw(run)
     samples = profile.samples
     sizes: dict[int, list[int]] = collections.defaultdict(list)
@@ -243,7 +243,7 @@ def before():
     for _ in range(1000): kept.append(c.malloc(5000))
 def behind():
     for _ in range(1000): kept.append(c.malloc(5000))
-with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
+with vmprof_allocation.sample("out.vmprof", "1M", native_memory="8k") as session:
     before()
     session.rotate("out.w2.vmprof")
     behind()
@@ -274,7 +274,7 @@ def test_a_segment_has_the_stacks_and_malloc_statistics(stock_pypy: PyPy) -> Non
     """
     run = stock_pypy.run(C + """
 import vmprof_allocation, zlib
-with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k") as session:
+with vmprof_allocation.sample("out.vmprof", "1M", native_memory="8k") as session:
     kept += [zlib.compressobj() for _ in range(40)]
     session.rotate("out.w2.vmprof")
 """)
@@ -301,7 +301,7 @@ kept += [ffi.new("char[]", 20000) for _ in range(1000)]
 time.sleep(1.5)
 """ + end)
     run = stock_pypy.command("-m", "vmprof", "--allocation-sampling", "1M",
-                             "--raw-memory", "16k", "-o", "out.vmprof", str(program))
+                             "--native-memory", "16k", "-o", "out.vmprof", str(program))
     assert run.code != 0
     report = stock_pypy.command(
         "-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
@@ -321,7 +321,7 @@ def address(name):
     return int(one.cast("intptr_t", one.dlopen("libc.so.6").__getattr__(name)))
 before = address("malloc"), address("valloc")
 for number in range(5):
-    with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="1k"):
+    with vmprof_allocation.sample("out.vmprof", "1M", native_memory="1k"):
         assert address("malloc") != before[0]
         import zlib, sqlite3
         for _ in range(2000): kept.append(ffi.new("char[]", 1000))
@@ -342,7 +342,7 @@ import vmprof_allocation
 old = c.free
 new = cffi.FFI()
 new.cdef("void *malloc(size_t);")
-with vmprof_allocation.sample("out.vmprof", "1M", raw_memory="8k"):
+with vmprof_allocation.sample("out.vmprof", "1M", native_memory="8k"):
     malloc = new.dlopen(None).malloc
     for size in range(4000, 24000): kept.append(malloc(size))
     for block in kept: old(block)
@@ -373,12 +373,12 @@ for _ in range(6):
     gc.collect()
 """, "32k")
     report = stock_pypy.command(
-        "-m", "vmprof_allocation", "report", "--leaks", "out.vmprof")
+        "-m", "vmprof_allocation", "leaks", "out.vmprof")
     assert report.code == 0, report.err
     leaks = re.findall(r"^leak: malloc \(.*\)  (\w+)", report.out, re.MULTILINE)
     assert leaks == ["image"]
     alone = stock_pypy.command(
-        "-m", "vmprof_allocation", "report", "--leaks", "--raw", "out.vmprof").out
+        "-m", "vmprof_allocation", "leaks", "--raw", "out.vmprof").out
     assert alone.strip() and alone in report.out
 
 
@@ -396,7 +396,7 @@ while True:
     later()
     time.sleep(0.001)
 """) as program:
-        run = program.attach("--raw-memory", "16k", duration=1)
+        run = program.attach("--native-memory", "16k", duration=1)
     assert "native memory (malloc)" in run.out
     profile = readers.read(tmp_path / "out.vmprof", raw=True)
     alive = by_function(profile, ALIVE)
@@ -443,10 +443,11 @@ kept.append([[] for _ in range(100000)])
 
 
 @pytest.mark.parametrize("flags, said", [
-    (("--raw-memory", "auto"), "it cannot follow a limit"),
-    (("--raw-memory", "0"), "too small"),
-    (("--raw-memory", "many"), "many"),
-    (("--raw-memory", "1k", "--push", "otlp+http://127.0.0.1:1"), "--push cannot send"),
+    (("--native-memory", "auto"), "it cannot follow a limit"),
+    (("--native-memory", "0"), "too small"),
+    (("--native-memory", "many"), "many"),
+    (("--native-memory", "1k", "--push", "otlp+http://127.0.0.1:1"),
+     "--push cannot send"),
 ])
 def test_impossible_flags_are_refused(stock_pypy: PyPy, flags: tuple[str, ...],
                                       said: str) -> None:
@@ -457,7 +458,7 @@ def test_impossible_flags_are_refused(stock_pypy: PyPy, flags: tuple[str, ...],
 
 
 def test_raw_memory_needs_allocation_sampling(stock_pypy: PyPy) -> None:
-    run = stock_pypy.command("-m", "vmprof", "--raw-memory", "1k", str(
+    run = stock_pypy.command("-m", "vmprof", "--native-memory", "1k", str(
         stock_pypy.script("print('ran')")))
     assert (run.code, run.out) == (2, "")
     assert "need --allocation-sampling" in run.err

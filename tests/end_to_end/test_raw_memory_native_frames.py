@@ -1,4 +1,4 @@
-"""Test --raw-memory with --native, which shows the C functions that called malloc()."""
+"""Test --native-memory with --native, which shows the C callers of malloc()."""
 from __future__ import annotations
 
 import subprocess
@@ -99,7 +99,7 @@ def pypy(stock_pypy: PyPy) -> PyPy:
 
 
 def sampled(pypy: PyPy, program: str, interval: str = "4k", *flags: str) -> Run:
-    return pypy.sample(USER + program, "1M", "--raw-memory", interval, "--native",
+    return pypy.sample(USER + program, "1M", "--native-memory", interval, "--native",
                        *flags)
 
 
@@ -169,7 +169,7 @@ def called(i):
     return c.keep(1, 2000)
 def calls(): c.call(called, 2000)
 calls()
-""", "1M", "--raw-memory", "4k", "--native", jit="off")
+""", "1M", "--native-memory", "4k", "--native", jit="off")
     called = inside(raw(run.path), "called", 2000)
     assert len(called) > 200 and all_end_with(called, "keep", "make_block")
     assert not any("call" in stack for stack in called)
@@ -182,7 +182,7 @@ def test_python_stacks_are_the_same_without_native_frames(pypy: PyPy) -> None:
 def main():
     for _ in range(20): c.keep(100, 5000)
 main()
-""", "1M", "--raw-memory", "1", "--allocation-gaps", "fixed", *flags)
+""", "1M", "--native-memory", "1", "--allocation-distribution", "fixed", *flags)
         profile = raw(run.path)
         stacks = [profile.stacks[number] for number, size in zip(
             profile.samples.stack, profile.samples.size) if size == 5000]
@@ -204,7 +204,7 @@ def behind(): c.keep(300, 5000)
 def childs():
     work = [[i] for i in range(300000)]     # a child's profile begins with a sample
     c.keep(300, 5000)
-with vmprof_allocation.sample("out.vmprof", "256k", raw_memory="4k",
+with vmprof_allocation.sample("out.vmprof", "256k", native_memory="4k",
                               native=True) as session:
     before()
     session.rotate("out.w2.vmprof")
@@ -228,8 +228,9 @@ def test_memory_of_the_unwinder_itself_is_not_unwound(pypy: PyPy) -> None:
     it for a stack of this allocation, the program would hang.
     """
     run = pypy.command(
-        "-m", "vmprof", "--allocation-sampling", "1M", "--allocation-gaps", "fixed",
-        "--raw-memory", "1", "--native", "-o", "out.vmprof", str(pypy.script(USER + """
+        "-m", "vmprof", "--allocation-sampling", "1M", "--allocation-distribution",
+        "fixed", "--native-memory", "1", "--native", "-o", "out.vmprof",
+        str(pypy.script(USER + """
 print(c.unwind(50) > 0)
 """)), timeout=100)
     assert (run.code, run.out) == (0, "True\n"), run.err

@@ -23,7 +23,7 @@ MAKE = """
 """
 
 
-@pytest.mark.parametrize("flag", ["--leaks", "--held"])
+@pytest.mark.parametrize("flag", ["--leaks", "--retainers"])
 def test_garbage_is_not_alive(stock_pypy: PyPy, flag: str) -> None:
     run = stock_pypy.sample(MAKE, "8k", flag)
     assert (run.code, run.err) == (0, "")
@@ -45,13 +45,13 @@ def test_an_object_that_only_its_finalizer_reaches_is_not_alive(
             pass
     [Resource() for i in range(100000)]
     kept = [Resource() for i in range(50000)]
-    """, "4k", "--held")
+    """, "4k", "--retainers")
     assert (run.code, run.err) == (0, "")
     found(run.profile(), "__main__.Resource").check("alive", 50000, also=1000)
 
 
 def test_the_report_mentions_a_missing_snapshot(stock_pypy: PyPy) -> None:
-    stock_pypy.sample(MAKE + "    import os; os._exit(0)\n", "8k", "--held")
+    stock_pypy.sample(MAKE + "    import os; os._exit(0)\n", "8k", "--retainers")
     profile = stock_pypy.profile()
     assert not profile.snapshots
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "out.vmprof").out
@@ -63,7 +63,7 @@ def test_c_extensions_hide_references(stock_pypy: PyPy) -> None:
     loaded, the snapshot reports no object as freed.
     """
     build_holder(stock_pypy)
-    run = stock_pypy.sample("    import holder\n" + MAKE, "8k", "--held")
+    run = stock_pypy.sample("    import holder\n" + MAKE, "8k", "--retainers")
     assert (run.code, run.err) == (0, "")
     profile = run.profile()
     assert not profile.snapshots
@@ -229,11 +229,11 @@ def test_forked_child_ends_with_a_snapshot(stock_pypy: PyPy) -> None:
     found(child, "list").check("alive", 200000, also=4000)
 
 
-@pytest.mark.parametrize("flag", ["--no-lifetimes", "--held"])
+@pytest.mark.parametrize("flag", ["--no-lifetimes", "--retainers"])
 def test_no_second_snapshot_is_taken(stock_pypy: PyPy, flag: str) -> None:
     run = stock_pypy.sample(MAKE, "64k", flag)
     assert (run.code, run.err) == (0, "")
-    assert len(run.profile().snapshots) == (flag == "--held")
+    assert len(run.profile().snapshots) == (flag == "--retainers")
 
 
 def test_large_heap_has_no_snapshot(stock_pypy: PyPy) -> None:
@@ -266,7 +266,7 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     first, *_, last = profile.snapshots
     # The interpreter's own objects are the difference, at most 32 MiB and 5 %.
     assert max(first.bytes, kept) < last.bytes < 1.05 * kept + 2**25
-    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
+    report = stock_pypy.command("-m", "vmprof_allocation", "leaks",
                                 "out.vmprof").out
     headline, *_ = report.splitlines()
     assert headline.startswith("leak: ") and "byte array (storage)" in headline

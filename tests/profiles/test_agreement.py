@@ -510,7 +510,7 @@ PROGRAM = """
 
 @pytest.mark.parametrize("interval,flags", [
     ("2k", ()), ("auto", ()), ("16k", ("--period", "0.001")),
-    ("4k", ("--allocation-gaps", "fixed")),
+    ("4k", ("--allocation-distribution", "fixed")),
     ("16k", ("--mem", "--period", "0.001")),
 ], ids=["2k", "auto", "both kinds", "fixed", "memory"])
 @pytest.mark.parametrize("jit", ["", "off"], ids=["jit", "no jit"])

@@ -174,7 +174,7 @@ def test_unreadable_profiles_of_children_are_named(run: Path) -> None:
     done = report(run)
     assert done.returncode == 0 and "by 3 processes" in done.stdout
     assert done.stderr == (
-        "vmprof_allocation: %s was left out, although it may be of this run: not a "
+        "pypy-alloc: %s was left out, although it may be of this run: not a "
         "vmprof profile: the file is empty\n" % run.with_name("app.14.vmprof"))
     # a profile that the user names has to be readable
     assert "app.14.vmprof: not a vmprof profile" in refused(

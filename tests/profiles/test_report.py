@@ -1,4 +1,4 @@
-"""Tests of the command `python -m vmprof_allocation report`.
+"""Tests of the command `pypy-alloc report`.
 
 The tests cover its memory, output, arguments and exit codes.
 """
@@ -285,7 +285,7 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
             [sys.executable, "-m", "vmprof_allocation", "report", str(path)],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (
-        2, "vmprof_allocation: cannot write to standard output: No space left on "
+        2, "pypy-alloc: cannot write to standard output: No space left on "
         "device\n")
 
 

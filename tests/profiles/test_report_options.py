@@ -1,4 +1,4 @@
-"""Tests of the report's options, in `vmprof_allocation report` and `vmprof-convert`."""
+"""Tests of the report's options, in `pypy-alloc report` and `vmprof-convert`."""
 from __future__ import annotations
 
 import array
@@ -182,7 +182,7 @@ def test_refuses_invalid_times(path: Path, at: str) -> None:
 
 def test_refuses_a_time_after_the_end(path: Path) -> None:
     assert re.fullmatch(
-        r"vmprof_allocation: \S+: there is no --at 99: the profile ends after "
+        r"pypy-alloc: \S+: there is no --at 99: the profile ends after "
         r"0\.000\d+ seconds", refused(path, "--at", "99"))
 
 

@@ -114,7 +114,7 @@ def test_a_program_that_pushes_takes_no_heap_snapshot(stock_pypy: PyPy, spools: 
         from vmprof_allocation import AllocationSamplingError
         from vmprof_allocation.session.session import current
         try:
-            current().held()
+            current().retainers()
         except AllocationSamplingError as e:
             print(e)
     """))

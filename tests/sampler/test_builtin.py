@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from vmprof_allocation.__main__ import doctor
+from vmprof_allocation.commands.doctor import doctor
 from vmprof_allocation.engines import choose, thread_names
 from vmprof_allocation.engines.builtin import engine as builtin
 from vmprof_allocation.engines.builtin.engine import BuiltinEngine
@@ -272,7 +272,7 @@ def test_retainers_and_lines_need_the_hook_engine(
     assert choose.find(hook=True).name == "hook"
     session = Session(Settings(1000, 1), str(tmp_path / "app.vmprof"))
     session._engine, session._pid = chosen(), os.getpid()
-    for take in session.held, session.snapshot:
+    for take in session.retainers, session.snapshot:
         with pytest.raises(AllocationSamplingError, match="start with --leaks or"):
             take()
     asked: list[bool] = []
@@ -294,7 +294,7 @@ def test_retainers_and_lines_need_the_hook_engine(
 def test_doctor_names_what_only_the_hook_engine_does(vmprof: Vmprof) -> None:
     out = io.StringIO()
     assert doctor(out) == 0
-    assert "(the hook engine is used with --leaks, --held," in out.getvalue()
+    assert "(the hook engine is used with --leaks, --retainers," in out.getvalue()
 
 
 def test_second_start_is_refused(vmprof: Vmprof) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from vmprof_allocation import __main__ as commands
+from vmprof_allocation.commands import doctor as commands
 from vmprof_allocation.engines import choose, searching
 from vmprof_allocation.engines.base import Engine
 from vmprof_allocation.engines.builtin import samples
@@ -170,7 +170,7 @@ def test_requests_that_are_refused_during_the_sampling(
             (lambda: session.set_interval(7),
              "another interval while it samples. Stop"),
             (lambda: session.rotate(str(tmp_path / "next.vmprof")), "second profile"),
-            (session.held, "start with --leaks or --held"))
+            (session.retainers, "start with --leaks or --retainers"))
         for ask, said in asked:
             with pytest.raises(AllocationSamplingError, match=said):
                 ask()

@@ -43,7 +43,7 @@ def test_help_shows_the_flags(pypy: PyPy) -> None:
     run = pypy.command("-m", "vmprof", "--help")
     assert run.code == 0
     for flag in ("--allocation-sampling", "--allocation-seed",
-                 "--allocation-gaps", "--period", "--output", "--quiet"):
+                 "--allocation-distribution", "--period", "--output", "--quiet"):
         assert flag in run.out
 
 
@@ -155,9 +155,9 @@ def test_existing_profile_is_replaced(pypy: PyPy) -> None:
     ("-m", "vmprof", "--allocation-sampling", "16k", "-o", "notes.txt", "app.py"),
     ("-c", "import vmprof_allocation; vmprof_allocation.start('notes.txt')"),
     ("-m", "vmprof_allocation", "attach", "PID", "-o", "notes.txt"),
-    ("-m", "vmprof_allocation", "ctl", "PID", "start", "-o", "notes.txt"),
-    ("-m", "vmprof_allocation", "ctl", "PID", "snapshot", "-o", "notes.txt"),
-], ids=["command", "start", "attach", "ctl-start", "ctl-snapshot"])
+    ("-m", "vmprof_allocation", "control", "PID", "start", "-o", "notes.txt"),
+    ("-m", "vmprof_allocation", "control", "PID", "rotate", "-o", "notes.txt"),
+], ids=["command", "start", "attach", "control-start", "control-rotate"])
 def test_file_that_is_not_a_profile_is_kept(
         pypy: PyPy, command: tuple[str, ...]) -> None:
     """An existing file is only replaced if it is a profile: -o may be a mistake."""
@@ -238,8 +238,8 @@ def test_bad_rate(pypy: PyPy, rate: str) -> None:
 @pytest.mark.parametrize("flags,said", [
     (["--allocation-seed", "x"], "invalid seed 'x'"),
     (["--allocation-sampling", "auto:2"], "invalid limit 'auto:2'"),
-    (["--allocation-sampling", "auto", "--allocation-gaps", "fixed"],
-     "fixed gaps cannot follow a limit"),
+    (["--allocation-sampling", "auto", "--allocation-distribution", "fixed"],
+     "a fixed distribution cannot follow a limit"),
     (["--period", "nan"], "invalid period nan"),
     (["--web"], "--web"),
     (["--web-auth", "token"], "--web-auth"),
@@ -251,7 +251,7 @@ def test_bad_flags(pypy: PyPy, flags: list[str], said: str) -> None:
 
 
 @pytest.mark.parametrize("flags", [
-    ["--allocation-gaps", "regular"], ["--period", "x"],
+    ["--allocation-distribution", "regular"], ["--period", "x"],
     ["--no-such-flag"], ["--web", "-o", "x"],
 ])
 def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
@@ -268,7 +268,7 @@ def test_flags_that_argparse_refuses(pypy: PyPy, flags: list[str]) -> None:
     (["--allocation-sampling"],
      "invalid sample interval 'app.py': write a number of bytes, such as"),
     (["--allocation-samp"], "and then the program"),
-    (["--raw-memory"], "invalid sample interval 'app.py': write a number of bytes"),
+    (["--native-memory"], "invalid sample interval 'app.py': write a number of bytes"),
     (["--allocation-sampling", "8k", "-o"],
      "no program follows '-o app.py': write the value of -o, and then the program"),
     (["--rotate"], "no program follows '--rotate app.py'"),
@@ -339,7 +339,8 @@ def test_a_limit_of_files_that_no_profile_fits_in(pypy: PyPy, limit: int) -> Non
     assert not run.path.exists()
 
 
-@pytest.mark.parametrize("option", [(), ("--held",), ("--memory",), ("--rotate", "1")],
+@pytest.mark.parametrize("option", [(), ("--retainers",), ("--memory",),
+                                    ("--rotate", "1")],
                          ids=lambda option: "".join(option[:1]))
 def test_default_action_of_sigxfsz_does_not_end_the_program(
         pypy: PyPy, option: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The ctl command, on control-enabled programs and on other programs."""
+"""The command control, on control-enabled programs and on other programs."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ from controlled import (
     WAYS,
     Way,
     check_estimate,
-    ctl,
+    control,
     done,
     prepared,
     profile,
@@ -73,7 +73,7 @@ def test_start_status_rate_and_stop(pypy: PyPy, begun: Way, source: str) -> None
         found = status(pypy, program)
         assert (found["is_on"], found["path"], found["interval"], found["limit"]) == (
             True, path, 16384, None)
-        done(pypy, program, "rate", "8k")
+        done(pypy, program, "interval", "8k")
         assert path in done(pypy, program, "status")
         assert path in done(pypy, program, "stop")
         assert status(pypy, program)["is_on"] is False
@@ -91,7 +91,7 @@ def test_status_after_rate_shows_the_new_interval(pypy: PyPy, begun: Way) -> Non
     with begun(pypy, WAITS) as program:
         done(pypy, program, "start", "-o", "out.vmprof")
         assert status(pypy, program)["limit"] is not None
-        done(pypy, program, "rate", "64k")
+        done(pypy, program, "interval", "64k")
         found = status(pypy, program)
         assert (found["interval"], found["limit"]) == (65536, None)
         program.end()
@@ -159,7 +159,7 @@ def test_a_snapshot_ends_the_profile_and_begins_the_next(
     pypy = stock_pypy
     with begun(pypy, BUSY) as program:
         done(pypy, program, "start", "--allocation-sampling", "16k", "-o", "a.vmprof")
-        out = done(pypy, program, "snapshot", "-o", "b.vmprof")
+        out = done(pypy, program, "rotate", "-o", "b.vmprof")
         assert str(pypy.folder / "a.vmprof") in out
         first = profile(pypy, "a.vmprof")
         assert first.end_time is not None
@@ -226,7 +226,7 @@ def test_program_that_waits_answers_and_continues_to_wait(
 
 
 def test_wakeup_descriptor_of_a_program_keeps_working(pypy: PyPy) -> None:
-    """asyncio's wakeup descriptor also receives the signal of ctl."""
+    """asyncio's wakeup descriptor also receives the signal of control."""
     with prepared(pypy, """
         import asyncio, signal, sys
         async def main():
@@ -297,7 +297,7 @@ def started(pypy: PyPy, *flags: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_ctl_stops_the_sampling_that_the_command_line_started(pypy: PyPy) -> None:
+def test_control_stops_the_sampling_that_the_command_line_started(pypy: PyPy) -> None:
     with started(pypy, "--allocation-sampling", "16k", "-o", "out.vmprof",
                  "--control") as process:
         assert status(pypy, process.pid)["path"] == str(
@@ -428,7 +428,7 @@ CAUGHT = """
 def test_a_program_that_caught_the_signal_itself(pypy: PyPy) -> None:
     """Its environment says that the program is control-enabled.
 
-    So ctl first sends the signal, and the program's own handler runs.
+    So control first sends the signal, and the program's own handler runs.
     """
     with prepared(pypy, CAUGHT) as program:
         assert status(pypy, program)["is_on"] is False
@@ -601,7 +601,7 @@ def test_program_that_ends_during_the_attach(pypy: PyPy) -> None:
         while time.time() < end:
             pass
     """) as program:
-        run = ctl(pypy, program, "--timeout", "600", "status")
+        run = control(pypy, program, "--timeout", "600", "status")
         # our thread often starts before the program ends after a second
         assert "has ended" in run.err or "is not sampled" in run.out, run
 
@@ -668,7 +668,7 @@ def test_a_request_that_is_too_long_is_not_sent() -> None:
 def test_invalid_process_numbers_are_refused(pypy: PyPy) -> None:
     assert "does not exist" in refused(pypy, 2**22 + 1, "status")
     assert "invalid PID 0: write the PID of a process" in refused(pypy, 0, "status")
-    run = pypy.command("-m", "vmprof_allocation", "ctl", "status", "12")
+    run = pypy.command("-m", "vmprof_allocation", "control", "status", "12")
     assert run.code == 2
     assert ("invalid PID 'status': write the PID of a process before the other "
             "arguments") in run.err
@@ -676,11 +676,11 @@ def test_invalid_process_numbers_are_refused(pypy: PyPy) -> None:
 
 @pytest.mark.parametrize("arguments, why", [
     (("start", "--allocation-sampling", "0"), "too small"),
-    (("rate", "x"), "write a number of bytes"),
+    (("interval", "x"), "write a number of bytes"),
     (("start", "-o", "."), "it is not a regular file"),
     (("start", "-o", "no/such/folder/a.vmprof"), "cannot write the profile"),
-    (("stop",), "is not on"), (("rate", "1k"), "is not on"),
-    (("snapshot", "-o", "b.vmprof"), "is not on")])
+    (("stop",), "is not on"), (("interval", "1k"), "is not on"),
+    (("rotate", "-o", "b.vmprof"), "is not on")])
 def test_requests_that_make_no_sense_are_refused(
         pypy: PyPy, arguments: tuple[str, ...], why: str) -> None:
     with prepared(pypy, WAITS) as program:

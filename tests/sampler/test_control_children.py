@@ -1,4 +1,4 @@
-"""The option --children of ctl, for a process and all its descendants."""
+"""The option --children of control, for a process and all its descendants."""
 from __future__ import annotations
 
 import glob
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PyPy
-from controlled import check_estimate, ctl, done, profile, refused, status
+from controlled import check_estimate, control, done, profile, refused, status
 from run_profiles import functions
 from running import running
 from vmprof_allocation.remote import process_info
@@ -89,7 +89,7 @@ def test_a_pool_of_multiprocessing(stock_pypy: PyPy) -> None:
 def test_status_and_rate_of_the_workers(pypy: PyPy) -> None:
     with workers(pypy) as (master, pids):
         done(pypy, master, "--children", *START)
-        out = done(pypy, master, "--children", "rate", "64k")
+        out = done(pypy, master, "--children", "interval", "64k")
         assert out.splitlines() == [
             "process %d is sampled, one per 65536 bytes on average" % pid
             for pid in (master.pid, *pids)]
@@ -134,7 +134,7 @@ def test_a_worker_that_does_not_answer_is_named_and_the_others_are_sampled(
         pypy: PyPy) -> None:
     with workers(pypy) as (master, (stopped, other)):
         os.kill(stopped, signal.SIGSTOP)
-        run = ctl(pypy, master, "--timeout", "0.5", "--children", *START)
+        run = control(pypy, master, "--timeout", "0.5", "--children", *START)
         os.kill(stopped, signal.SIGCONT)
         assert run.code == 1
         assert run.err.count("\n") == 1 and (
@@ -161,7 +161,7 @@ def test_a_worker_without_a_sample_leaves_no_file(pypy: PyPy) -> None:
     assert names(pypy) == ["shop.vmprof"]
 
 
-@pytest.mark.parametrize("command", [("snapshot", "-o", "next.vmprof")])
+@pytest.mark.parametrize("command", [("rotate", "-o", "next.vmprof")])
 def test_commands_for_a_single_process_are_refused(
         pypy: PyPy, command: tuple[str, ...]) -> None:
     with workers(pypy) as (master, _):

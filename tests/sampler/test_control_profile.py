@@ -1,4 +1,4 @@
-"""The path of a profile that ctl reports, and profiles that were lost or damaged."""
+"""The path of a profile that control reports, and lost or damaged profiles."""
 from __future__ import annotations
 
 import os
@@ -12,7 +12,7 @@ from controlled import BUSY, check_estimate, done, prepared, profile, refused, s
 
 
 def test_path_does_not_depend_on_the_programs_folder(pypy: PyPy) -> None:
-    """ctl reports the full path, because the user may not know the folder."""
+    """control reports the full path, because the user may not know the folder."""
     path = str(pypy.folder / "out.vmprof")
     with prepared(pypy, textwrap.dedent("""
         import os
@@ -25,7 +25,7 @@ def test_path_does_not_depend_on_the_programs_folder(pypy: PyPy) -> None:
 
 
 def test_sampling_can_be_stopped_after_the_folder_was_removed(pypy: PyPy) -> None:
-    """The profile was in this folder.  `ctl stop` reports its loss, but still stops."""
+    """The profile was in this folder.  `control stop` reports its loss, but stops."""
     with prepared(pypy, """
         import os, shutil, vmprof_allocation
         os.mkdir("inner")
@@ -126,7 +126,7 @@ def check_cut_off(pypy: PyPy, pid: int, reason: str) -> None:
     """
     assert reason in str(status(pypy, pid)["problem"])
     text = done(pypy, pid, "status")
-    assert reason in text and "`ctl %d start -o FILE`" % pid in text
+    assert reason in text and "`pypy-alloc control %d start -o FILE`" % pid in text
     assert reason in refused(pypy, pid, "stop")
     done(pypy, pid, "start", "--allocation-sampling", "16k", "-o", "again.vmprof")
     assert status(pypy, pid)["problem"] is None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import PYPY, PyPy
-from controlled import ctl, prepared
+from controlled import control, prepared
 from running import running
 
 #: A program that forks while other threads import.  SIGALRM kills a child that does not
@@ -119,8 +119,8 @@ def test_forks_while_a_thread_calls_the_sampler(pypy: PyPy, call: str) -> None:
 
 @pytest.mark.parametrize("commands", [
     [("start", "--allocation-sampling", "16k", "-o", "out.vmprof"), ("status",),
-     ("snapshot", "-o", "next.vmprof"), ("rate", "8k"), ("stop",)]])
-def test_forks_while_the_program_answers_ctl(
+     ("rotate", "-o", "next.vmprof"), ("interval", "8k"), ("stop",)]])
+def test_forks_while_the_program_answers_control(
         pypy: PyPy, commands: list[tuple[str, ...]]) -> None:
     source = program("""
         import select
@@ -133,7 +133,7 @@ def test_forks_while_the_program_answers_ctl(
     """)
     with prepared(pypy, source) as run:
         for command in commands:
-            done = ctl(pypy, run, *command)
+            done = control(pypy, run, *command)
             assert (done.code, done.err) == (0, "")
         check(run.end(), 3)
 

@@ -1,4 +1,4 @@
-"""attach, ctl and top on programs that give hostile answers."""
+"""attach, control and live on programs that give hostile answers."""
 from __future__ import annotations
 
 import fcntl
@@ -89,26 +89,26 @@ def hostile(pypy: PyPy, answer: str, before: str = "", *, has_child: bool = Fals
     ("start", ["done", "/x", RUN]),
     ("stop", ["done"]),
     ("stop", ["done", "a", "b"]),
-    ("held", ["done"]),
+    ("snapshot", ["done"]),
     ("memory", ["done", "a"]),
     ("memory", ["done", "a=b"]),
     ("memory", ["done", "a=1"]),
-    ("rate 1k", ["done", "x"]),
-    ("snapshot -o out.vmprof", ["done"]),
+    ("interval 1k", ["done", "x"]),
+    ("rotate -o out.vmprof", ["done"]),
 ])
 def test_invalid_answer_gives_one_line_and_exit_code_2(
         pypy: PyPy, command: str, answer: list[str]) -> None:
     with hostile(pypy, "return %r" % answer) as program:
         message = refused(pypy, program, *command.split())
-        assert message.startswith("vmprof_allocation: process %d" % program.pid)
+        assert message.startswith("pypy-alloc: process %d" % program.pid)
         assert "\x1b" not in message and len(message) < 600
 
 
-def test_attach_and_top_open_no_file_that_an_answer_names(stock_pypy: PyPy) -> None:
+def test_attach_and_live_open_no_file_that_an_answer_names(stock_pypy: PyPy) -> None:
     other = stock_pypy.folder / "other.vmprof"
     other.write_bytes(small_profile())
     with hostile(stock_pypy, "return ['done', %r, %r]" % (str(other), RUN)) as program:
-        for what, arguments in ("attach", ["-d", "0.2"]), ("top", ["--pictures", "1"]):
+        for what, arguments in ("attach", ["-d", "0.2"]), ("live", ["--updates", "1"]):
             run = program.command(*arguments, what=what)
             assert (run.code, run.out, run.err.count("\n")) == (2, "", 1), run
             assert "received the request to write the profile to" in run.err

@@ -94,7 +94,8 @@ def test_numbers_out_of_range(number: int) -> None:
     ({"period": 1.0}, ValueError, "invalid period 1.0: it"),
     ({"period": "x"}, TypeError, "invalid period 'x': write the seconds"),
     ({"period": float("nan")}, ValueError, "invalid period nan: it"),
-    ({"gaps": ("fixed", 1)}, ValueError, "invalid gaps ('fixed', 1): write "),
+    ({"gaps": ("fixed", 1)}, ValueError,
+     "invalid sampling distribution ('fixed', 1): write "),
     ({"interval": None}, TypeError, "invalid sample interval None: write"),
     ({"interval": 0}, ValueError, "invalid sample interval 0: it is too small, and"),
 ])

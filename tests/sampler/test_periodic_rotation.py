@@ -285,7 +285,8 @@ def test_each_segment_contains_the_retainers(stock_pypy: PyPy) -> None:
         os.waitpid(child, 0)
         run()
     """)
-    assert rotate(stock_pypy, "--held", str(script), every="0.5", interval="4k") == (
+    assert rotate(stock_pypy, "--retainers", str(script), every="0.5",
+                  interval="4k") == (
         0, "", "")
     first, *others = sorted(profiles(stock_pypy.folder).items(),
                             key=lambda item: len(item[0]))
@@ -344,19 +345,20 @@ def test_last_snapshot_waits_for_another_one(stock_pypy: PyPy) -> None:
         kept = [[str(i)] for i in range(300000)]
         before, done = children(), []
         def ask():
-            current().held()
+            current().retainers()
             done.append(1)
         _thread.start_new_thread(ask, ())
         while children() == before and not done:
             pass
-    """, "64k", "--rotate", "60", "--held")
+    """, "64k", "--rotate", "60", "--retainers")
     assert run.err == ""
     assert [held.problem for held in run.profile().held] == [0, 0]
 
 
 @pytest.mark.parametrize("flags, said", [
     (["--rotate", "60", "-o", "app.vmprof"],
-     "--rotate, --held, --leaks, --memory, --raw-memory, --view and --quiet need"),
+     "--rotate, --retainers, --leaks, --memory, --native-memory, --view and --quiet "
+     "need"),
     (["--control", "--rotate", "60"], "--rotate has no effect"),
 ])
 def test_without_sampling(stock_pypy: PyPy, flags: list[str], said: str) -> None:

@@ -185,7 +185,7 @@ def test_no_size_of_native_memory_is_recorded_without_its_count(
     run = stock_pypy.sample("""
         import ctypes
         kept = [ctypes.create_string_buffer(5000) for _ in range(2000)]
-    """, "1M", "--raw-memory", "16k")
+    """, "1M", "--native-memory", "16k")
     assert list(readings(readers.read(run.path, raw=True), RAW_IN_USE)) == []
     assert "wrong" not in stock_pypy.command(
         "-m", "vmprof_allocation", "report", "out.vmprof").out

@@ -98,7 +98,7 @@ def test_windows_together_are_the_run(pypy: PyPy) -> None:
         small()
     def late():
         small()
-    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    session = vmprof_allocation.start(window(1), 4096, distribution="fixed")
     early()
     for number in range(2, 8):
         vmprof_allocation.rotate(window(number))
@@ -332,7 +332,7 @@ def test_eight_threads_allocate(pypy: PyPy) -> None:
     def allocate():
         while not is_over:
             work(1000)
-    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    session = vmprof_allocation.start(window(1), 4096, distribution="fixed")
     threads = [threading.Thread(target=allocate) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -391,7 +391,7 @@ def test_handlers_that_raise_during_a_rotation(pypy: PyPy) -> None:
         raise Interrupted
     signal.signal(signal.SIGALRM, raise_it)
     generator = random.Random(1)
-    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    session = vmprof_allocation.start(window(1), 4096, distribution="fixed")
     number = 1
     raised = 0
     while number < 100:
@@ -424,7 +424,7 @@ def test_handlers_that_raise_during_a_rotation(pypy: PyPy) -> None:
 @pytest.mark.parametrize("error", ["KeyboardInterrupt", "MemoryError"])
 def test_exception_at_any_step(stock_pypy: PyPy, error: str) -> None:
     run = stock_pypy.run(WORK + """
-    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    session = vmprof_allocation.start(window(1), 4096, distribution="fixed")
     engine = session._engine
     class FailAt:
         def __init__(self, lib, at, after):
@@ -468,7 +468,7 @@ def test_exception_at_any_step(stock_pypy: PyPy, error: str) -> None:
 def test_next_profile_that_cannot_be_written(pypy: PyPy) -> None:
     """The present profile continues as before."""
     run = pypy.run(WORK + """
-    session = vmprof_allocation.start(window(1), 4096, gaps="fixed")
+    session = vmprof_allocation.start(window(1), 4096, distribution="fixed")
     for path in ("/dev/full", "missing/x.vmprof", "/", window(1), "pipe", 7, "",
                  "a\\0b"):
         if path == "pipe":
@@ -506,7 +506,7 @@ def test_profile_that_could_not_be_ended(pypy: PyPy) -> None:
     run = pypy.run(WORK + """
     import resource, signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    session = vmprof_allocation.start(window(1), 64, gaps="fixed")
+    session = vmprof_allocation.start(window(1), 64, distribution="fixed")
     resource.setrlimit(resource.RLIMIT_FSIZE, (50000, resource.RLIM_INFINITY))
     work(100000)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, resource.RLIM_INFINITY))

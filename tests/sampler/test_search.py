@@ -222,7 +222,7 @@ def test_answer_is_remembered_by_build_id(pypy: PyPy) -> None:
 
 
 def test_unknown_references_are_reported_from_the_cache(stock_pypy: PyPy) -> None:
-    told = "references: not known, so --held is not possible: "
+    told = "references: not known, so --retainers is not possible: "
     doctor = "-m", "vmprof_allocation", "doctor"
     assert told not in stock_pypy.command(*doctor).out
     remembered(stock_pypy, references="0")

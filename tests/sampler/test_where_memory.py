@@ -1,4 +1,4 @@
-"""The command `ctl PID memory`, on programs with known amounts of memory."""
+"""The command `memory PID`, on programs with known amounts of memory."""
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Temporary folders of attach and top, and their removal after killed commands."""
+"""Temporary folders of attach and live, and their removal after killed commands."""
 from __future__ import annotations
 
 import fcntl

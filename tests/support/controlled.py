@@ -1,4 +1,4 @@
-"""Programs for tests of ctl and top, started with control enabled or without it.
+"""Programs for tests of control and live, started with control enabled or without it.
 
 A *prepared* program is control-enabled, and a *plain* one is not.
 """
@@ -72,29 +72,36 @@ THREADS = """
 """
 
 
-def ctl(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
-    """Run the command ctl for a program or a pid, and return the finished run."""
+def control(pypy: PyPy, program: Running | int, *arguments: str) -> Run:
+    """Run control, or the command memory, for a program or a pid.
+
+    Returns:
+        The finished run.
+    """
     pid = program if isinstance(program, int) else program.pid
-    return pypy.command("-m", "vmprof_allocation", "ctl", str(pid), *arguments)
+    if "memory" in arguments:
+        options = [argument for argument in arguments if argument != "memory"]
+        return pypy.command("-m", "vmprof_allocation", "memory", str(pid), *options)
+    return pypy.command("-m", "vmprof_allocation", "control", str(pid), *arguments)
 
 
 def done(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    """Run ctl, which must succeed, and return its output."""
-    run = ctl(pypy, program, *arguments)
+    """Run control, which must succeed, and return its output."""
+    run = control(pypy, program, *arguments)
     assert run.code == 0, run.err
     return run.out
 
 
 def refused(pypy: PyPy, program: Running | int, *arguments: str) -> str:
-    """Run ctl, which must fail with one line on stderr, and return the line."""
-    run = ctl(pypy, program, *arguments)
+    """Run control, which must fail with one line on stderr, and return the line."""
+    run = control(pypy, program, *arguments)
     assert (run.code, run.out) == (2, "")
     assert run.err.count("\n") == 1, run.err
     return run.err
 
 
 def status(pypy: PyPy, program: Running | int) -> dict[str, object]:
-    """Return the status that ctl reports."""
+    """Return the status that control reports."""
     found: dict[str, object] = json.loads(done(pypy, program, "status", "--json"))
     return found
 

@@ -1,6 +1,7 @@
 """Runs the two commands that print a report, in this process if possible."""
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from vmprof_allocation import __main__ as allocation
+from vmprof_allocation.commands import reading
 from vmprof_convert import cli
 from vmprof_convert.analysis.summary import BY_FUNCTION, Choice, Tally, summarize
 from vmprof_convert.meaning.origins import Origins
@@ -25,7 +26,7 @@ Done = subprocess.CompletedProcess[str]
 COMMANDS = {"report": ["vmprof_allocation", "report"],
             "convert": ["vmprof_convert"]}
 MAINS: dict[str, Callable[[list[str]], int]] = {
-    "report": allocation.report, "convert": cli.main}
+    "report": functools.partial(reading.run, "report"), "convert": cli.main}
 #: columns of a terminal in which no line is cut or wrapped
 WIDE = 1000
 

@@ -1,4 +1,4 @@
-"""Programs that run without the profiler, as targets of attach, ctl and top."""
+"""Programs that run without the profiler, as targets of attach, control and live."""
 from __future__ import annotations
 
 import contextlib
@@ -84,7 +84,7 @@ class Running:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert line.startswith(
-            "vmprof_allocation: sampling process %d" % self.pid), line
+            "pypy-alloc: sampling process %d" % self.pid), line
         return process
 
     def attach_often(self, times: int) -> None:

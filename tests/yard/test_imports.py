@@ -62,7 +62,7 @@ STARTS = tuple(PUSHER + "." + name for name in (
     "folder", "messages", "start", "target", "credentials"))
 #: folders of the sampler; each imports only itself and the folders before it
 SAMPLER_ROOMS = ("errors", "memory", "critical", "settings", "engines", "session",
-                 "remote", "launch", "tracemalloc", "pytest_plugin")
+                 "remote", "launch", "commands", "tracemalloc", "pytest_plugin")
 
 RULES = {
     "the converter does not import the sampler": Rule((CONVERT,), (SAMPLER, PUSHER)),
@@ -94,11 +94,11 @@ RULES = {
     "the entry into a process does not depend on requests": Rule(
         (ENTRY,), (REMOTE,), excepted=(ENTRY + ".inside",),
         allowed=(ENTRY, REMOTE + ".process_info")),
-    # __main__ is excepted, because its command `doctor` names the hook engine
+    # the command `doctor` is excepted, because it names the hook engine
     "only the choice and the searches name an engine": Rule(
         (SAMPLER,), (HOOK, BUILTIN),
         excepted=(HOOK, BUILTIN, ENGINES + ".choose", ENGINES + ".searching",
-                  SAMPLER + ".__main__", SAMPLER + ".launch.python2")),
+                  SAMPLER + ".commands.doctor", SAMPLER + ".launch.python2")),
     "a sampled program does not import the pusher": Rule(
         (SAMPLER,), (PUSHER,), allowed=STARTS),
     "the start of the pusher is imported when it is needed": Rule(
@@ -125,10 +125,11 @@ RULES = {
             SAMPLER + ".tracemalloc",
             # the pytest plugin reads the profile of a test after its end
             SAMPLER + ".pytest_plugin",
-            # these commands read profiles of another process
-            REMOTE + ".top", REMOTE + ".ctl",
-            # these modules check the report's options before the program runs
-            SAMPLER + ".__main__", SAMPLER + ".launch.cli")),
+            # these commands show profiles, or counts of another process
+            SAMPLER + ".commands.reading", SAMPLER + ".commands.live",
+            SAMPLER + ".commands.memory",
+            # this module checks that the report is possible before the program runs
+            SAMPLER + ".launch.cli")),
 }
 
 class Import(NamedTuple):

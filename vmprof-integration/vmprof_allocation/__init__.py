@@ -12,9 +12,8 @@ From code::
         work()
 
 start() and stop() do the same without a block, and rotate() begins the next profile.
-The profiles are for `vmprof-convert`, for ``python -m vmprof_allocation report``, and
-for vmprof's own tools. push() sends profiles to a server. Labels describe the program's
-current work::
+The profiles are for ``pypy-alloc report`` and its other commands, and for vmprof's own
+tools. push() sends profiles to a server. Labels describe the program's current work::
 
     with vmprof_allocation.labels(endpoint="/users"):
         answer()

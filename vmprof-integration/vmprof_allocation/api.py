@@ -39,11 +39,11 @@ class _Started(Session):
 
 
 def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
-           seed: int | None = None, gaps: Gaps = "exponential",
+           seed: int | None = None, distribution: Gaps = "exponential",
            period: float | None = None, lifetimes: bool = True,
            follow: bool = True, native: bool = False,
            lines: bool = False,
-           raw_memory: int | str | None = None) -> Session:
+           native_memory: int | str | None = None) -> Session:
     """Return a session that writes allocation samples to `output`.
 
     The session is a context manager. If it is entered again, it replaces the file.
@@ -53,10 +53,11 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
         interval: mean number of bytes between two samples, or text such as ``128k``.
             It may also be a limit, to which the sampler adapts the interval: ``auto``,
             ``auto:1000/s`` (samples per second) or ``auto:0.5%`` (of the run time).
-        seed: seed of the gaps between samples, 0 to 2**64 - 1, which makes a run
+        seed: seed of the sampling distribution, 0 to 2**64 - 1, which makes a run
             repeatable.
-        gaps: ``exponential``, or ``fixed`` for every `interval`-th byte.  With fixed
-            gaps, the samples of a loop may always come from the same line.
+        distribution: the distribution of the bytes between samples: ``exponential``,
+            or ``fixed`` for every `interval`-th byte.  With ``fixed``, the samples of a
+            loop may always come from the same line.
         period: seconds between two CPU samples. None for no CPU samples.
         lifetimes: record the outcomes of the sampled objects.
         follow: also sample the children of this process, if the engine can. Child 123
@@ -66,30 +67,30 @@ def sample(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
         lines: record the executed line of each function, if it is known. In compiled
             code, it is known only if PyPy compiles the code during the sampling.
             Recording lines takes time whenever PyPy compiles.
-        raw_memory: interval for samples of native memory, such as ``512k``. None for no
-            such samples.
+        native_memory: interval for samples of native memory, such as ``512k``. None for
+            no such samples.
 
     Raises:
         AllocationSamplingError: sampling is not possible, and the process is unchanged.
             The settings are checked here, and the rest when the session is entered.
     """
-    return Session(make_settings(interval, seed, gaps, period,
+    return Session(make_settings(interval, seed, distribution, period,
                                  lifetimes=lifetimes, follow=follow, native=native,
-                                 lines=lines, raw_memory=raw_memory),
+                                 lines=lines, raw_memory=native_memory),
                    check_output(output))
 
 
 def start(output: Path, interval: int | str = DEFAULT_INTERVAL, *,
-          seed: int | None = None, gaps: Gaps = "exponential",
+          seed: int | None = None, distribution: Gaps = "exponential",
           period: float | None = None, lifetimes: bool = True,
           follow: bool = True, native: bool = False,
           lines: bool = False,
-          raw_memory: int | str | None = None) -> Session:
+          native_memory: int | str | None = None) -> Session:
     """Start to sample until stop() is called.  See sample() for the arguments."""
-    session = _Started(make_settings(interval, seed, gaps, period,
+    session = _Started(make_settings(interval, seed, distribution, period,
                                      lifetimes=lifetimes, follow=follow,
                                      native=native, lines=lines,
-                                     raw_memory=raw_memory),
+                                     raw_memory=native_memory),
                        check_output(output))
     session.start()
     return session
@@ -143,7 +144,7 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
 
 
 def mark(name: str) -> None:
-    """Give the present moment a name in the profile, for ``report --leaks``.
+    """Give the present moment a name in the profile, for ``pypy-alloc leaks``.
 
     The report can show the objects that were allocated between two marks and are still
     alive. The mark is set in every session, whether the command line or the program

@@ -62,8 +62,8 @@ class Evidence:
         """
         self.findings.append((what, why, False))
         return UnknownBuild(
-            "this build of PyPy is not known: %s: %s; nothing was changed (`python -m "
-            "vmprof_allocation doctor` prints all findings)"
+            "this build of PyPy is not known: %s: %s; nothing was changed (`pypy-alloc "
+            "doctor` prints all findings)"
             % (what, why), self.findings)
 
 

@@ -30,9 +30,9 @@ _HIGH = 1000
 
 #: addition to the help of vmprof's own flag --lines
 _LINES = ("; on PyPy: record the executed line of each function in allocation samples "
-          "(--by line). CPU samples have no lines, because a signal can interrupt the "
-          "GC, and then the frames cannot be read. This takes time whenever PyPy "
-          "compiles")
+          "(report --by line). CPU samples have no lines, because a signal can "
+          "interrupt the GC, and then the frames cannot be read. This takes time "
+          "whenever PyPy compiles")
 
 
 #: whether messages other than errors are suppressed
@@ -75,11 +75,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
              "auto:0.5%%. Take no CPU samples unless --period is given, too")
     group.add_argument(
         "--allocation-seed", metavar="NUMBER",
-        help="Set the seed of the gaps between samples, to make a run repeatable")
+        help="Set the seed of the sampling distribution, to make a run repeatable")
     group.add_argument(
-        "--allocation-gaps", choices=("exponential", "fixed"),
-        help="Select the distribution of the gaps between samples; fixed gaps alias "
-             "with loops (default: exponential)")
+        "--allocation-distribution", choices=("exponential", "fixed"),
+        help="Select the sampling distribution, which is the distribution of the bytes "
+             "between samples; fixed numbers alias with loops (default: exponential)")
     group.add_argument(
         "--no-lifetimes", action="store_true",
         help="Do not record the outcomes of the sampled objects")
@@ -91,31 +91,32 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="Record the C functions between the innermost Python function and the "
              "allocation")
     group.add_argument(
-        "--raw-memory", metavar="BYTES",
+        "--native-memory", metavar="BYTES",
         help="Also sample the memory that C code gets from malloc (cffi, ctypes, "
              "array, numpy, sqlite, zlib), one sample per BYTES on average, for "
-             "example 512k. The report's --raw shows only this memory")
+             "example 512k")
     group.add_argument(
         "--rotate", metavar="SECONDS",
         help="End the profile every SECONDS, and begin the next one without a gap: "
              "app.vmprof, app.w2.vmprof and so on. Needs -o")
     group.add_argument(
-        "--held", action="store_true",
+        "--retainers", action="store_true",
         help="Write the retainers of the live objects into the profile at the "
-             "program's end, and with --rotate at the end of each profile (report "
-             "--held)")
+             "program's end, and with --rotate at the end of each profile, for "
+             "pypy-alloc retainers")
     group.add_argument(
         "--leaks", action="store_true",
-        help="Take heap snapshots while the program runs, for report --leaks, which "
-             "shows the places that grow; without -o, show that report at the end")
+        help="Take heap snapshots while the program runs, for pypy-alloc leaks, which "
+             "shows the allocation sites that grow; without -o, show that report at "
+             "the end")
     group.add_argument(
         "--memory", action="store_true",
         help="Write the uses of the process's resident memory into the profile at its "
-             "end (report --memory)")
+             "end, for pypy-alloc memory")
     group.add_argument(
         "--control", action="store_true",
-        help="Let python -m vmprof_allocation ctl and top access the program, even if "
-             "it is not sampled")
+        help="Let pypy-alloc control, live and attach access the program by a signal, "
+             "even if it is not sampled")
     group.add_argument(
         "--push", metavar="URL",
         help="Send profiles to an engine while the program runs, instead of writing a "
@@ -211,7 +212,7 @@ def _check_program(arguments: list[str]) -> None:
     if not taken:
         return
     try:
-        if taken[-1] in ("allocation_sampling", "raw_memory"):
+        if taken[-1] in ("allocation_sampling", "native_memory"):
             make_settings(value)
     except AllocationSamplingError as e:
         refuse("%s, and then the program" % e)
@@ -248,14 +249,14 @@ def _asks_for_us(arguments: list[str]) -> bool:
     except _WrongArguments:
         return any(a.startswith(("--allocation-", "--no-lifetimes", "--no-follow",
                                  "--native", "--rotate", "--view", "--push",
-                                 "--control", "--quiet", "--held", "--leaks",
-                                 "--memory", "--raw-memory"))
+                                 "--control", "--quiet", "--retainers", "--leaks",
+                                 "--memory", "--native-memory"))
                    for a in arguments)
     return (found.no_lifetimes or found.no_follow or found.native or found.view
-            or found.control or found.quiet or found.held or found.leaks
+            or found.control or found.quiet or found.retainers or found.leaks
             or found.memory) or any(
         value is not None for name, value in vars(found).items()
-        if name.startswith(("allocation_", "push", "raw_memory", "rotate")))
+        if name.startswith(("allocation_", "push", "native_memory", "rotate")))
 
 
 def seed(text: str | None) -> int | None:
@@ -284,19 +285,19 @@ def _check(args: Any) -> Settings:
                                       "engine after --push")
     if args.allocation_sampling is None:
         raise AllocationSamplingError(
-            "--allocation-seed, --allocation-gaps, --no-lifetimes, --no-follow, "
-            "--native, --rotate, --held, --leaks, --memory, --raw-memory, --view and "
-            "--quiet need --allocation-sampling")
-    for flag, what in (("held", "retainers"), ("leaks", "heap snapshots"),
+            "--allocation-seed, --allocation-distribution, --no-lifetimes, "
+            "--no-follow, --native, --rotate, --retainers, --leaks, --memory, "
+            "--native-memory, --view and --quiet need --allocation-sampling")
+    for flag, what in (("retainers", "retainers"), ("leaks", "heap snapshots"),
                        ("memory", "memory counts")):
         if getattr(args, flag) and args.push is not None:
             raise AllocationSamplingError(
                 "--%s writes %s into a profile, but --push cannot send them: omit one "
                 "of the two options" % (flag, what))
-    if args.raw_memory is not None and args.push is not None:
+    if args.native_memory is not None and args.push is not None:
         raise AllocationSamplingError(
-            "--push cannot send samples of native memory (--raw-memory): omit one of "
-            "the two options")
+            "--push cannot send samples of native memory (--native-memory): omit one "
+            "of the two options")
     if args.web or args.web_auth:
         raise AllocationSamplingError(
             "cannot use --allocation-sampling with --web or --web-auth, because the "
@@ -310,9 +311,9 @@ def _check(args: Any) -> Settings:
             "one of them")
     settings = make_settings(
         args.allocation_sampling, seed(args.allocation_seed),
-        args.allocation_gaps or "exponential", args.period, bool(args.mem),
+        args.allocation_distribution or "exponential", args.period, bool(args.mem),
         not args.no_lifetimes, not args.no_follow, _check_rotate(args),
-        bool(args.native), bool(args.held), bool(args.lines), args.raw_memory,
+        bool(args.native), bool(args.retainers), bool(args.lines), args.native_memory,
         bool(args.memory), bool(args.leaks))
     settings.last_snapshot = True
     return settings
@@ -339,7 +340,7 @@ def _check_push(args: Any) -> None:
 
 
 def _is_only_prepared(args: Any) -> bool:
-    """Return whether the program starts without sampling, so that ctl can start it."""
+    """Return whether the program starts without sampling, which control can start."""
     if (not args.control or args.allocation_sampling is not None
             or args.push is not None):
         return False
@@ -375,12 +376,13 @@ def main(args: Any, original: list[str],
         is_only_prepared = _is_only_prepared(args)
         settings = None if is_only_prepared else _check(args)
         if (args.push is not None or args.control or args.rotate is not None
-                or args.native or args.held or args.leaks or args.lines or args.memory
-                or args.raw_memory is not None) and not target.is_python_3:
+                or args.native or args.retainers or args.leaks or args.lines
+                or args.memory or args.native_memory is not None
+                ) and not target.is_python_3:
             raise AllocationSamplingError(
-                "--push, --control, --rotate, --held, --leaks, --memory, --native, "
-                "--lines and --raw-memory need Python 3: omit them, and write one "
-                "profile with -o")
+                "--push, --control, --rotate, --retainers, --leaks, --memory, "
+                "--native, --lines and --native-memory need Python 3: omit them, and "
+                "write one profile with -o")
         if not is_only_prepared and (args.output is None or args.view):
             _check_report()
         command = [*interpreter(original, len(sys.argv) - 1),
@@ -420,7 +422,7 @@ def main(args: Any, original: list[str],
         try:
             parent.run(become, output, parent.view if args.view else
                        partial(parent.report, more=[
-                           "--" + name for name in ("held", "leaks", "memory")
+                           name for name in ("retainers", "leaks", "memory")
                            if getattr(args, name)]),
                        is_temporary=args.output is None)
         except AllocationSamplingError as e:

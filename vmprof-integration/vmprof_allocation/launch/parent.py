@@ -211,25 +211,25 @@ def report(profile: str, more: Sequence[str] = ()) -> bool:
 
     Args:
         profile: path of the profile.
-        more: options of further reports.
+        more: the commands of further reports.
 
     Returns:
         Whether all reports could be made. If not, a message names the profile.
     """
-    if not _report(profile):
+    if not _report("report", profile):
         say("the report failed; the profile is in %r" % profile)
         return False
-    return False not in [_report(profile, option) for option in more]
+    return False not in [_report(command, profile) for command in more]
 
 
-def _report(profile: str, *options: str) -> bool:
-    return _call(["vmprof_allocation", "report", "--salvage", *options, profile],
+def _report(command: str, profile: str) -> bool:
+    return _call(["vmprof_allocation", command, "--salvage", profile],
                  stdin=subprocess.DEVNULL, stdout=_stderr()) == 0
 
 
 def view(profile: str) -> bool:
     """Open a profile in the Firefox Profiler, and wait until the user ends this."""
-    _call(["vmprof_convert", profile, "--view", "--salvage"], stdin=None, stdout=None)
+    _call(["vmprof_allocation", "view", "--salvage", profile], stdin=None, stdout=None)
     return True
 
 

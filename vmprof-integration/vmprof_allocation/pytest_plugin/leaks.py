@@ -195,7 +195,7 @@ def _find_retainers(session: Session) -> list[str]:
     engine = session.engine
     if engine is not None and "held" in engine.capabilities():
         try:
-            session.held()
+            session.retainers()
         except AllocationSamplingError as error:
             return [str(error)]
     return []

@@ -89,8 +89,8 @@ class Peak:
         if session is None or session.engine is None:
             return
         if "held" not in session.engine.capabilities():
-            self._problem = ("no heap snapshot is possible in this PyPy: `python -m "
-                             "vmprof_allocation doctor` shows the reason (references)")
+            self._problem = ("no heap snapshot is possible in this PyPy: `pypy-alloc "
+                             "doctor` shows the reason (references)")
         elif not hasattr(gc, "hooks"):
             self._problem = "this PyPy has no gc.hooks"
         else:

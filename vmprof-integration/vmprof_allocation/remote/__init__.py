@@ -1,4 +1,4 @@
-"""The commands for running processes: attach, ctl and top.
+"""The access to running processes, for the commands attach, control and live.
 
 A command listens at a socket. A thread of the process connects and answers the requests
 (``control``). A *prepared* process (prepared.py) starts this thread after a signal. In

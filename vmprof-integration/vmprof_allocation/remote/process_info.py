@@ -1,16 +1,16 @@
-"""Options, messages and /proc readers that attach, ctl and top share."""
+"""Messages and /proc readers that the commands for running processes share."""
 from __future__ import annotations
 
-import argparse
 import contextlib
 import glob
 import os
 import sys
-from typing import Any, NoReturn
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.session.profile_file import check_replaceable
 
+#: name of the program in messages
+PROGRAM = "pypy-alloc"
 #: default of --allocation-sampling
 DEFAULT = "auto"
 #: maximum number of seconds, because poll() counts milliseconds in an int
@@ -28,44 +28,7 @@ def printable(text: str) -> str:
 
 def note(message: str) -> None:
     """Print a message to stderr."""
-    print("vmprof_allocation: %s" % printable(message), file=sys.stderr, flush=True)
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that prints an error in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the error, and exit with code 2."""
-        self.exit(2, "vmprof_allocation: %s\n" % message)
-
-
-def add_sampling(parser: Any, default: str | None = DEFAULT) -> None:
-    """Add the options for the sampling to a parser.
-
-    Args:
-        parser: the parser.
-        default: default of --allocation-sampling.
-    """
-    parser.add_argument(
-        "--allocation-sampling", default=default, metavar="BYTES",
-        help="set the interval or the limit of the samples, as for python -m vmprof "
-             "(default: %s)" % DEFAULT)
-    parser.add_argument("--no-lifetimes", action="store_true",
-                        help="do not record the outcomes of the sampled objects")
-    parser.add_argument(
-        "--lines", action="store_true",
-        help="record the executed line of each function (--by line); it is unknown in "
-             "code that PyPy compiled before the sampling; this takes time whenever "
-             "PyPy compiles")
-
-
-def add_raw_memory(parser: Any) -> None:
-    """Add the option --raw-memory to a parser."""
-    parser.add_argument(
-        "--raw-memory", metavar="BYTES",
-        help="also sample the memory that C code gets from malloc from now on, one "
-             "sample per BYTES on average, for example 512k; the report's --raw shows "
-             "it")
+    print("%s: %s" % (PROGRAM, printable(message)), file=sys.stderr, flush=True)
 
 
 def check_seconds(name: str, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Create and remove the folders of attach, ctl and top for the sampled process's files.
+"""Create and remove the folders of commands for the sampled process's files.
 
 A command that is killed leaves its folder, and the next command removes this folder.
 Each command holds a lock on its folder, which shows that the folder is in use.

@@ -180,7 +180,7 @@ class PeriodicRotation:
             return
         problem = ""
         try:
-            snapshots.in_turn(session.held)
+            snapshots.in_turn(session.retainers)
         except Exception as error:
             if self._is_on and session.is_on and session.part == part:
                 problem = str(error)
@@ -204,7 +204,7 @@ class PeriodicRotation:
     def _next(self) -> None:
         session = self.session
         if not session.is_on:
-            self._is_on = False         # the program, or ctl, has ended the session
+            self._is_on = False         # the program or a command has ended the session
             return
         self._first = self._first or session.path
         if not self._first:

@@ -1,7 +1,8 @@
 """Run the sampler in a process: an engine, its settings, and the profile that it fills.
 
-The command line, the API, the pytest plugin, and attach, ctl and top start a Session. A
-lock ensures that only one thread at a time starts, stops or changes a session.
+The command line, the API, the pytest plugin, and attach, control and live start a
+Session. A lock ensures that only one thread at a time starts, stops or changes a
+session.
 """
 from __future__ import annotations
 
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 _NO_LINES = ("cannot record lines with this interpreter: only the hook engine "
              "records them. Omit --lines, or lines=True")
 _NO_RAW_MEMORY = ("cannot sample native memory (malloc) with this interpreter: only "
-                  "the hook engine on x86-64 does. Omit --raw-memory, or raw_memory=")
-_NOT_KNOWN = ("cannot find retainers with this interpreter: `python -m "
-              "vmprof_allocation doctor` shows the reason (references)")
+                  "the hook engine on x86-64 does. Omit --native-memory, or "
+                  "native_memory=")
+_NOT_KNOWN = ("cannot find retainers with this interpreter: `pypy-alloc doctor` "
+              "shows the reason (references)")
 _NOT_BUILTIN = ("no heap snapshot is taken: the builtin engine of this PyPy takes "
-                "none; start with --leaks or --held, so that the hook engine samples")
+                "none; start with --leaks or --retainers, so that the hook engine "
+                "samples")
 #: error for a session that pushes its profiles (Settings.max_files)
 _PUSHED = ("no heap snapshot is taken: this process pushes its profiles, and the "
            "protocols have no field for retainers; sample into a file instead")
@@ -403,22 +406,22 @@ class Session:
     def mark(self, name: str) -> None:
         """Give the present moment a name in the profile.
 
-        `report --leaks` and `diff --between` can compare two marks. If the session is
-        not on, this has no effect.
+        `pypy-alloc leaks` and `pypy-alloc diff --between` can compare two marks. If the
+        session is not on, this has no effect.
         """
         _check_mark(name)
         with Section(_lock):
             if self._engine is not None and self.is_on:
                 self._engine.mark(name)
 
-    def held(self) -> str:
+    def retainers(self) -> str:
         """Take a heap snapshot that also finds the retainers of each object.
 
-        `report --held` shows the retainers.  See snapshot() for the rest.
+        `pypy-alloc retainers` shows the retainers.  See snapshot() for the rest.
         """
         return self._take_snapshot(True, False)
 
-    def snapshot(self, *, holders: bool = False) -> str:
+    def snapshot(self, *, retainers: bool = False) -> str:
         """Take a heap snapshot, which finds the sampled objects that are reachable.
 
         All other sampled objects end at this moment, as if a major collection had freed
@@ -426,7 +429,7 @@ class Session:
         the calling thread waits.
 
         Args:
-            holders: also find the retainers of the objects, as held() does.
+            retainers: also find the retainers of the objects, as retainers() does.
 
         Returns:
             The path of the profile.
@@ -436,7 +439,7 @@ class Session:
                 meanwhile.  Sampling continues.
             SamplingBusy: another thread takes a snapshot.
         """
-        return self._take_snapshot(holders, True)
+        return self._take_snapshot(retainers, True)
 
     def snapshot_of_segment(self) -> None:
         """Take a heap snapshot before rotate(), as snapshot() does.

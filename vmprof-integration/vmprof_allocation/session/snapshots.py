@@ -3,7 +3,7 @@
 A snapshot finds the sampled objects that the program can still reach
 (Session.snapshot()). The last snapshot, at the end of a profile, decides which objects
 count as alive. With --leaks, more snapshots are taken while the program runs, and
-`report --leaks` compares these snapshots.
+`pypy-alloc leaks` compares these snapshots.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def take_last() -> None:
         if session is None:
             raise AllocationSamplingError(
                 "no heap snapshot at the program's end: sampling has ended before")
-        in_turn(session.held)
+        in_turn(session.retainers)
     except AllocationSamplingError:
         raise
     except Exception as e:
@@ -136,7 +136,7 @@ class PeriodicSnapshots:
         while not self._end.acquire(True, wait):
             start = thread_time()
             try:
-                self._session.snapshot(holders=True)
+                self._session.snapshot(retainers=True)
                 taken.append(monotonic() - began)
                 cost += self._session.snapshot_cost
             except SamplingBusy:

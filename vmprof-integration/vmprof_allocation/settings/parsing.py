@@ -215,7 +215,7 @@ def make_settings(interval: int | str, seed: int | None = None,
             % seed)
     if gaps not in ("exponential", "fixed"):
         raise WrongValue(
-            "invalid gaps %r: write exponential or fixed" % (gaps,))
+            "invalid sampling distribution %r: write exponential or fixed" % (gaps,))
     if period is not None and not isinstance(period, (int, float)):
         raise WrongType(
             "invalid period %r: write the seconds between two CPU samples, such as "
@@ -227,8 +227,8 @@ def make_settings(interval: int | str, seed: int | None = None,
             "seconds" % period)
     if limit is not None and gaps == "fixed":
         raise WrongValue(
-            "fixed gaps cannot follow a limit: if n changes, every n-th byte is not a "
-            "fair choice among all bytes. Omit --allocation-gaps")
+            "a fixed distribution cannot follow a limit: if n changes, every n-th byte "
+            "is not a fair choice among all bytes. Omit --allocation-distribution")
     if snapshots and not lifetimes:
         raise WrongValue(
             "heap snapshots (--leaks) find the live objects, but a profile without "
@@ -250,8 +250,8 @@ def _make_raw_interval(interval: int | str | None) -> int:
         return 0
     if isinstance(interval, str) and parse_limit(interval):
         raise WrongValue(
-            "invalid interval for native memory (--raw-memory) %r: it cannot follow a "
-            "limit. Write a number of bytes, such as 512k" % interval)
+            "invalid interval for native memory (--native-memory) %r: it cannot follow "
+            "a limit. Write a number of bytes, such as 512k" % interval)
     return make_interval(interval)
 
 

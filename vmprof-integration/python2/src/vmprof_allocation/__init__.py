@@ -72,7 +72,7 @@ class Session(object):
         self.stop()
 
 
-def sample(output, interval="128k", seed=None, gaps="exponential", period=None,
+def sample(output, interval="128k", seed=None, distribution="exponential", period=None,
            lifetimes=True):
     """Return a context manager that writes allocation samples to `output`.
 
@@ -84,11 +84,11 @@ def sample(output, interval="128k", seed=None, gaps="exponential", period=None,
             or a limit such as "auto", "auto:1000/s" (samples per second) or "auto:0.5%"
             (of the run time).
         seed: 0 to 2**64 - 1; the same seed chooses the same samples.
-        gaps: "exponential", or "fixed" to sample exactly every `interval`-th byte.
+        distribution: "exponential", or "fixed" to sample every `interval`-th byte.
         period: seconds between two CPU samples, or None for no CPU samples.
         lifetimes: whether to record the outcomes of the sampled objects.
     """
-    return Session(output, interval, seed, gaps, period, lifetimes)
+    return Session(output, interval, seed, distribution, period, lifetimes)
 
 
 def start(output, *settings, **by_name):

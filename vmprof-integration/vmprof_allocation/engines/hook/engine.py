@@ -243,7 +243,8 @@ class HookEngine(Engine):
                 if settings.raw_memory and not self._lib.hook_samples_raw_memory():
                     raise AllocationSamplingError(
                         "cannot sample native memory: the pointers to malloc() cannot "
-                        "be changed in this process. Omit --raw-memory, or raw_memory=")
+                        "be changed in this process. Omit --native-memory, or "
+                        "native_memory=")
             except BaseException as e:
                 try:
                     self._undo()

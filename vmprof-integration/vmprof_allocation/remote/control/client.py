@@ -1,4 +1,4 @@
-"""Send requests to a process, for the commands attach, ctl and top."""
+"""Send requests to a process, for the commands attach, control, live and memory."""
 from __future__ import annotations
 
 import contextlib
@@ -62,8 +62,8 @@ class Connection:
             # the next request
             self._peer.close()
             raise AllocationSamplingError(
-                "process %d did not answer in time. Check its status with `ctl PID "
-                "status`" % self._pid
+                "process %d did not answer in time. Check its status with `pypy-alloc "
+                "control %d status`" % (self._pid, self._pid)
             ) from None
         except OSError:
             answer = ""

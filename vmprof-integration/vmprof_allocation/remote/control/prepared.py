@@ -56,7 +56,7 @@ def number_of(word: str) -> int:
 
 
 def prepare(word: str = "") -> None:
-    """Let ``python -m vmprof_allocation ctl`` and ``top`` reach this process.
+    """Let ``pypy-alloc control`` and ``live`` reach this process.
 
     The commands can then also reach children that this process forks.
 

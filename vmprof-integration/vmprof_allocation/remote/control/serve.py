@@ -108,7 +108,7 @@ def _converse(peer: Any) -> None:
             if words[0] == HOLD:
                 peer.settimeout(float(words.pop(1)))
             if words[0] == HELD:
-                # Session.held() waits for another process, and delays forks itself
+                # Session.retainers() waits for another process, and delays forks itself
                 # where necessary
                 answer = _answer_to(words, held)
             else:
@@ -137,7 +137,7 @@ def _answer_to(words: list[str], held: Session | None) -> list[str] | None:
     """
     on = current()
     if words[0] not in (STATUS, MEMORY) and on is not None and on is _held is not held:
-        return [REFUSED, "another command (attach or top) samples the process. End "
+        return [REFUSED, "another command (attach or live) samples the process. End "
                          "that command first"]
     answer = _done(words) if held in (None, on) else [REFUSED]
     # the session may also have ended while the request was answered
@@ -240,7 +240,7 @@ def _snapshot(output: str) -> list[str]:
 
 
 def _look() -> list[str]:
-    return [_needed().held()]
+    return [_needed().retainers()]
 
 
 def _memory(state: str) -> list[str]:

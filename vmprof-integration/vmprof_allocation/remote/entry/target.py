@@ -284,7 +284,7 @@ def _here(name: str) -> int:
         raise AllocationSamplingError(
             "this PyPy cannot attach to a running program: it exports no %s (it may "
             "lack libpypy or the module cpyext). Start the program with vmprof, and "
-            "with --control for ctl" % name) from None
+            "with --control" % name) from None
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 

@@ -38,8 +38,8 @@ class Tracer:
             self._library = ctypes.CDLL(os.path.join(_FOLDER, "_tracer.so"))
         except OSError as e:
             raise AllocationSamplingError(
-                "cannot load the native part of attach, ctl and top: %s. Install a C "
-                "compiler, and then the package with pip" % e) from None
+                "cannot load the native part of attach, control and live: %s. Install "
+                "a C compiler, and then the package with pip" % e) from None
 
     def enter(self, target: Target, tid: int, program: str, milliseconds: int,
               is_code_allowed: bool) -> int:

@@ -57,11 +57,11 @@ def known(evidence: Evidence, build_id: str, told: str) -> Layout | None:
                 if not layout.references:
                     # a reason may be the environment of the search, such as an emulator
                     # or seccomp
-                    evidence.found("references", "%s, so --held is not possible: when "
-                                   "the search stored this result, it could not fork "
-                                   "a process, or the references differed from the "
-                                   "expected ones. Remove this file, and run doctor "
-                                   "again for the reason" % NOT_KNOWN)
+                    evidence.found("references", "%s, so --retainers is not possible: "
+                                   "when the search stored this result, it could not "
+                                   "fork a process, or the references differed from "
+                                   "the expected ones. Remove this file, and run "
+                                   "doctor again for the reason" % NOT_KNOWN)
                 return layout
         except ValueError:
             pass        # another version of this package wrote the file

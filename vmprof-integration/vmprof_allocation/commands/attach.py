@@ -11,23 +11,22 @@ import sys
 import time
 from collections.abc import Iterator
 
-from vmprof_allocation.errors import AllocationSamplingError
-from vmprof_allocation.remote import work_folder
-from vmprof_allocation.remote.asking import (
+from vmprof_allocation.commands.options import (
+    Parser,
+    add_native_memory,
+    add_sampling,
     add_target,
-    check_started,
     check_target,
     target,
-    wanted,
 )
+from vmprof_allocation.errors import AllocationSamplingError
+from vmprof_allocation.remote import work_folder
+from vmprof_allocation.remote.asking import check_started, wanted
 from vmprof_allocation.remote.control import meeting
 from vmprof_allocation.remote.control.client import Connection, Process
 from vmprof_allocation.remote.entry.enter import StillTraced
 from vmprof_allocation.remote.process_info import (
     DEFAULT,
-    Parser,
-    add_raw_memory,
-    add_sampling,
     check_file,
     check_seconds,
     children,
@@ -51,37 +50,37 @@ _LOOK = 0.1
 _WARM_UP, _STEP, _SHARE = 0.3, 0.1, 0.1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     parser = Parser(
-        prog="python -m vmprof_allocation attach",
-        description="Sample a running PyPy program, and report its allocations. Run "
-                    "this command with the program's own pypy3. Child processes that "
-                    "start meanwhile are not sampled.")
+        "attach",
+        "Sample a running PyPy program, and report its allocations. Run this command "
+        "with the program's own pypy3. Child processes that start meanwhile are not "
+        "sampled.", "pypy-alloc attach 1234 --leaks -d 60")
     add_target(parser)
     parser.add_argument(
         "-d", "--duration", type=seconds, default=10.0, metavar="SECONDS",
         help="sample for SECONDS, or until Ctrl-C (default: 10)")
     add_sampling(parser, default=None)
-    add_raw_memory(parser)
+    add_native_memory(parser)
     parser.add_argument(
         "--leaks", action="store_true",
-        help="take heap snapshots, and report the places that grow; the sampling then "
-             "takes 5%% of the time by default")
+        help="take heap snapshots, and report the allocation sites that grow; the "
+             "default of --allocation-sampling is then %s" % (
+                 _FOR_LEAKS.replace("%", "%%")))
     parser.add_argument(
-        "--held", action="store_true",
-        help="take a heap snapshot at the end, and also report the retainers of the "
-             "live objects")
+        "--retainers", action="store_true",
+        help="take a heap snapshot at the end, and also report the retainers")
     parser.add_argument(
         "--children", action="store_true",
-        help="also sample all running descendants of the process, such as workers; the "
-             "name of each profile contains its PID")
+        help="also sample all descendants, such as workers, into profiles with their "
+             "PIDs")
     parser.add_argument(
         "-o", "--output", metavar="FILE",
         help="keep the profile in FILE; the program writes it as its own user")
     return parser
 
 
-def main(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """Run the command, and return its exit code."""
     args = _parser().parse_args(arguments)
     try:
@@ -94,8 +93,8 @@ def main(arguments: list[str]) -> int:
             args.allocation_sampling = _FOR_LEAKS if args.leaks else DEFAULT
         settings = make_settings(args.allocation_sampling,
                                  lifetimes=not args.no_lifetimes, follow=False,
-                                 held=args.held, lines=args.lines,
-                                 raw_memory=args.raw_memory, snapshots=args.leaks)
+                                 held=args.retainers, lines=args.lines,
+                                 raw_memory=args.native_memory, snapshots=args.leaks)
         if args.output is not None:
             args.output = os.path.abspath(check_output(args.output))
             check_file(args.output)
@@ -259,17 +258,17 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
                 for run in sampled:
                     run.wait(_LOOK / len(sampled), args.leaks)
             problems = [why for run in runs
-                        if (why := run.end(args.leaks or args.held))]
+                        if (why := run.end(args.leaks or args.retainers))]
         for why in problems:
             note(why)
         profiles = _profiles(runs, stack)
         salvage = ["--salvage"] * bool(problems)
-        code = _report(profiles, ["--leaks"] * args.leaks + salvage)
-        if args.held:
+        code = _report("leaks" if args.leaks else "report", profiles, salvage)
+        if args.retainers:
             are_all = are_all and all(run.is_held_known for run in runs)
-        if args.held and any(run.is_held_known for run in runs):
+        if args.retainers and any(run.is_held_known for run in runs):
             print()
-            code = _report(profiles, ["--held", *salvage]) or code
+            code = _report("retainers", profiles, salvage) or code
         return code or int(not are_all)
 
 
@@ -359,7 +358,7 @@ def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
     return found
 
 
-def _report(profiles: dict[int, str], options: list[str]) -> int:
+def _report(command: str, profiles: dict[int, str], options: list[str]) -> int:
     """Report the profiles in another process, and return its exit code.
 
     The other process gets descriptors instead of paths, because the sampled program may
@@ -367,6 +366,6 @@ def _report(profiles: dict[int, str], options: list[str]) -> int:
     """
     sys.stdout.flush()
     return subprocess.call(
-        [sys.executable, "-m", "vmprof_allocation", "report", *options,
+        [sys.executable, "-m", "vmprof_allocation", command, *options,
          *("--called=" + name for name in profiles.values()), "--",
          *("/proc/self/fd/%d" % fd for fd in profiles)], pass_fds=[*profiles])
