@@ -534,7 +534,7 @@ def test_all_instances_of_a_class(stock_pypy: PyPy) -> None:
     lists = 2 * 8 * 40000       # bytes of the references in the cleared lists
     assert abs(holder.bytes + lists - (with_it.bytes - without.bytes)) < 100_000
     assert not any(holder.is_class for holder in without.holders)
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers", "--json",
                               str(run.path))
     answer = json.loads(done.out)["processes"][0]["answers"][1]
     of, = [row["from_samples"] for row in answer["holders"]
@@ -560,7 +560,7 @@ def test_estimates_agree_with_the_exact_sums(stock_pypy: PyPy,
                                              is_smaller: bool) -> None:
     run = stock_pypy.sample((SMALLER if is_smaller else planted(stock_pypy)) + LOOK,
                             "4k")
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--held", "--json",
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers", "--json",
                               str(run.path))
     (answer,) = json.loads(done.out)["processes"][0]["answers"]
     largest = [row for row in answer["holders"] if row["bytes"] > 500_000]
@@ -983,8 +983,7 @@ def test_a_leak_is_reported_with_its_retainer(stock_pypy: PyPy) -> None:
         current().held()
     """
     run = stock_pypy.sample(source, "4k")
-    done = stock_pypy.command("-m", "vmprof_allocation", "report", "--leaks",
-                              str(run.path))
+    done = stock_pypy.command("-m", "vmprof_allocation", "leaks", str(run.path))
     first, *more = done.out.splitlines()
     assert first.startswith("leak: ") and "remember" in first
     (held,) = [line for line in more if "held by" in line]

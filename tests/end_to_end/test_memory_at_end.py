@@ -38,7 +38,7 @@ PLANT = """
 
 def told(pypy: PyPy, name: str = "out.vmprof") -> list[dict[str, Any]]:
     """Return the memory report of each process in a profile."""
-    out = pypy.command("-m", "vmprof_allocation", "report", name, "--memory", "--json")
+    out = pypy.command("-m", "vmprof_allocation", "memory", name, "--json")
     assert out.code == 0, out.err
     found: list[dict[str, Any]] = json.loads(out.out)["processes"]
     for process in found:
@@ -85,7 +85,7 @@ def test_at_the_end_of_a_program(pypy: PyPy, flags: tuple[str, ...]) -> None:
 
 def test_without_the_flag_it_is_not_read(pypy: PyPy) -> None:
     pypy.sample(PLANT + "    plant()\n", "128k")
-    out = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof", "--memory")
+    out = pypy.command("-m", "vmprof_allocation", "memory", "out.vmprof")
     assert out.code == 2 and "start the program with --memory" in out.err
 
 

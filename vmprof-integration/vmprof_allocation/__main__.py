@@ -1,6 +1,6 @@
-"""The commands doctor, report, attach, ctl and top of ``python -m vmprof_allocation``.
+"""The commands doctor, attach, ctl and top of ``python -m vmprof_allocation``.
 
-`report` runs vmprof-convert, for users whose only Python is this PyPy.
+All other commands are vmprof-convert's, for users whose only Python is this PyPy.
 """
 from __future__ import annotations
 
@@ -133,6 +133,9 @@ def with_little_memory() -> None:
         pass            # continue with the default nursery
 
 
+#: commands of vmprof-convert
+OF_CONVERTER = ("report", "tree", "callers", "leaks", "retainers", "memory", "diff",
+                "check", "flamegraph", "view", "export")
 EXIT_INTERRUPTED = 130
 EXIT_BAD_OUTPUT = 2
 
@@ -143,8 +146,8 @@ def main() -> int:
         if isinstance(stream, io.TextIOWrapper):
             # names in a profile may contain characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
-    if sys.argv[1:2] == ["report"]:
-        return report(sys.argv[2:])
+    if sys.argv[1:2] and sys.argv[1] in OF_CONVERTER:
+        return report(sys.argv[1:])
     if sys.argv[1:2] in (["attach"], ["ctl"], ["top"]):
         try:
             return _of_others(sys.argv[1])(sys.argv[2:])
@@ -158,8 +161,8 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "doctor", help="show whether and how this PyPy can be sampled")
-    commands.add_parser(
-        "report", help="report or convert a profile; the same as vmprof-convert")
+    for name in OF_CONVERTER:
+        commands.add_parser(name, help="the same as vmprof-convert %s" % name)
     commands.add_parser(
         "attach", help="sample a running program, and report its allocations")
     commands.add_parser(
@@ -185,7 +188,7 @@ def _of_others(command: str) -> Callable[[list[str]], int]:
 
 
 def report(arguments: list[str]) -> int:
-    """Run vmprof-convert, and return its exit code."""
+    """Run a command of vmprof-convert, and return its exit code."""
     try:
         from vmprof_convert import cli
     except ImportError as e:
@@ -193,7 +196,7 @@ def report(arguments: list[str]) -> int:
               "into this environment" % e, file=sys.stderr)
         return 2
     with_little_memory()
-    return cli.main(arguments, command="python -m vmprof_allocation report",
+    return cli.main(arguments, command="python -m vmprof_allocation",
                     name="vmprof_allocation")
 
 

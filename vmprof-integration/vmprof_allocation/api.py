@@ -143,7 +143,7 @@ def push(url: str, interval: int | str = "auto", *, every: float | None = None,
 
 
 def mark(name: str) -> None:
-    """Give the present moment a name in the profile, for ``report --leaks``.
+    """Give the present moment a name in the profile, for the command ``leaks``.
 
     The report can show the objects that were allocated between two marks and are still
     alive. The mark is set in every session, whether the command line or the program

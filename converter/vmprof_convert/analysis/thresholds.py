@@ -270,7 +270,7 @@ def check_processes(conditions: Sequence[Condition], is_everything: bool,
         if condition.is_read and not is_everything:
             raise ProfileError(
                 "'%s' is about whole processes: of the filters, it supports only "
-                "--process and --mine" % condition.text)
+                "--process and --user-code" % condition.text)
         if condition.is_read and is_one_run:
             raise ProfileError("'%s' is about whole runs, and does not support "
                                "--between: write vmprof-convert check, or name two "

@@ -26,9 +26,9 @@ def read(files: Sequence[File], options: argparse.Namespace
         FileError: a file cannot be read.
     """
     chosen = selection(options)
-    if options.mine or not chosen.is_everything:
-        raise ProfileError("--held shows all live objects: leave out filters such as "
-                           "--mine or --function")
+    if options.user_code or not chosen.is_everything:
+        raise ProfileError("--retainers shows all live objects: leave out filters such "
+                           "as --user-code or --function")
     parts = [run_files.read_events(file, options) for file in files]
     asked = [(part.profile, part.profile.last_held)
              for part in merging.chosen(parts, chosen.processes)]

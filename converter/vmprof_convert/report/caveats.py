@@ -231,7 +231,7 @@ class Remark(NamedTuple):
     is_essential: bool = False
 
 
-#: maximum number of lines below a table, unless --remarks is given
+#: maximum number of lines below a table, unless --notes is given
 MOST_LINES = 5
 
 
@@ -258,7 +258,7 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
     lines += essential[:MOST_LINES - 2]
     left = len(everything) - max(len(lines) - 1, 0)
     if left > 0:
-        lines.append("(more about these figures: --remarks)")
+        lines.append("(more about these figures: --notes)")
     return lines
 
 
@@ -399,8 +399,8 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     found += map(Remark, [*of_process(profile), *_collections(profile),
                           *_bookkeeping(profile)])
     if summary.time_samples:
-        found.append(Remark("CPU samples: %d; --of time sums them, and --view shows "
-                            "them" % summary.time_samples, True))
+        found.append(Remark("CPU samples: %d; --of time sums them, and the command "
+                            "view shows them" % summary.time_samples, True))
     return found
 
 

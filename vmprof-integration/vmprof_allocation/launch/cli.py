@@ -94,7 +94,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--raw-memory", metavar="BYTES",
         help="Also sample the memory that C code gets from malloc (cffi, ctypes, "
              "array, numpy, sqlite, zlib), one sample per BYTES on average, for "
-             "example 512k. The report's --raw shows only this memory")
+             "example 512k. report --native-memory shows only this memory")
     group.add_argument(
         "--rotate", metavar="SECONDS",
         help="End the profile every SECONDS, and begin the next one without a gap: "
@@ -106,12 +106,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
              "--held)")
     group.add_argument(
         "--leaks", action="store_true",
-        help="Take heap snapshots while the program runs, for report --leaks, which "
+        help="Take heap snapshots while the program runs, for the command leaks, which "
              "shows the places that grow; without -o, show that report at the end")
     group.add_argument(
         "--memory", action="store_true",
         help="Write the uses of the process's resident memory into the profile at its "
-             "end (report --memory)")
+             "end (command memory)")
     group.add_argument(
         "--control", action="store_true",
         help="Let python -m vmprof_allocation ctl and top access the program, even if "
@@ -420,8 +420,9 @@ def main(args: Any, original: list[str],
         try:
             parent.run(become, output, parent.view if args.view else
                        partial(parent.report, more=[
-                           "--" + name for name in ("held", "leaks", "memory")
-                           if getattr(args, name)]),
+                           command for name, command in (
+                               ("held", "retainers"), ("leaks", "leaks"),
+                               ("memory", "memory")) if getattr(args, name)]),
                        is_temporary=args.output is None)
         except AllocationSamplingError as e:
             refuse(str(e))
@@ -481,8 +482,8 @@ def _check_output(path: str | None, command: list[str]) -> int:
     if path == "-":
         raise AllocationSamplingError(
             "invalid output '-': standard output belongs to the program. Write the "
-            "name of a file (such as ./-), and convert it with vmprof-convert --to "
-            "vmprof -o -")
+            "name of a file (such as ./-), and convert it with vmprof-convert export "
+            "--format vmprof -o -")
     try:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

@@ -211,7 +211,7 @@ def report(profile: str, more: Sequence[str] = ()) -> bool:
 
     Args:
         profile: path of the profile.
-        more: options of further reports.
+        more: commands of vmprof-convert that make further reports.
 
     Returns:
         Whether all reports could be made. If not, a message names the profile.
@@ -219,17 +219,17 @@ def report(profile: str, more: Sequence[str] = ()) -> bool:
     if not _report(profile):
         say("the report failed; the profile is in %r" % profile)
         return False
-    return False not in [_report(profile, option) for option in more]
+    return False not in [_report(profile, command) for command in more]
 
 
-def _report(profile: str, *options: str) -> bool:
-    return _call(["vmprof_allocation", "report", "--salvage", *options, profile],
+def _report(profile: str, command: str = "report") -> bool:
+    return _call(["vmprof_allocation", command, "--salvage", profile],
                  stdin=subprocess.DEVNULL, stdout=_stderr()) == 0
 
 
 def view(profile: str) -> bool:
     """Open a profile in the Firefox Profiler, and wait until the user ends this."""
-    _call(["vmprof_convert", profile, "--view", "--salvage"], stdin=None, stdout=None)
+    _call(["vmprof_convert", "view", profile, "--salvage"], stdin=None, stdout=None)
     return True
 
 

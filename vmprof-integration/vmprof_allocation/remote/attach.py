@@ -264,12 +264,12 @@ def _attach(args: argparse.Namespace, settings: Settings) -> int:
             note(why)
         profiles = _profiles(runs, stack)
         salvage = ["--salvage"] * bool(problems)
-        code = _report(profiles, ["--leaks"] * args.leaks + salvage)
+        code = _report(profiles, ["leaks" if args.leaks else "report", *salvage])
         if args.held:
             are_all = are_all and all(run.is_held_known for run in runs)
         if args.held and any(run.is_held_known for run in runs):
             print()
-            code = _report(profiles, ["--held", *salvage]) or code
+            code = _report(profiles, ["retainers", *salvage]) or code
         return code or int(not are_all)
 
 
@@ -359,14 +359,18 @@ def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
     return found
 
 
-def _report(profiles: dict[int, str], options: list[str]) -> int:
+def _report(profiles: dict[int, str], command: list[str]) -> int:
     """Report the profiles in another process, and return its exit code.
+
+    Args:
+        profiles: the name of each profile in messages, by descriptor.
+        command: the command of vmprof-convert and its options.
 
     The other process gets descriptors instead of paths, because the sampled program may
     replace its profile by another file.
     """
     sys.stdout.flush()
     return subprocess.call(
-        [sys.executable, "-m", "vmprof_allocation", "report", *options,
+        [sys.executable, "-m", "vmprof_allocation", *command,
          *("--called=" + name for name in profiles.values()), "--",
          *("/proc/self/fd/%d" % fd for fd in profiles)], pass_fds=[*profiles])

@@ -187,7 +187,7 @@ def _snapshot(process: Process, args: argparse.Namespace) -> None:
 
 def _held(process: Process, args: argparse.Namespace) -> None:
     path, = process.ask(meeting.HELD)
-    print("the retainers in process %d are in %s: report --held shows them" % (
+    print("the retainers in process %d are in %s: the command retainers shows them" % (
         process.pid, path))
 
 

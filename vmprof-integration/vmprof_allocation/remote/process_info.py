@@ -64,8 +64,8 @@ def add_raw_memory(parser: Any) -> None:
     parser.add_argument(
         "--raw-memory", metavar="BYTES",
         help="also sample the memory that C code gets from malloc from now on, one "
-             "sample per BYTES on average, for example 512k; the report's --raw shows "
-             "it")
+             "sample per BYTES on average, for example 512k; report --native-memory "
+             "shows it")
 
 
 def check_seconds(name: str, seconds: float) -> None:

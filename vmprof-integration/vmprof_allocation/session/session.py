@@ -403,7 +403,7 @@ class Session:
     def mark(self, name: str) -> None:
         """Give the present moment a name in the profile.
 
-        `report --leaks` and `diff --between` can compare two marks. If the session is
+        `leaks` and `diff --between` can compare two marks. If the session is
         not on, this has no effect.
         """
         _check_mark(name)
@@ -414,7 +414,7 @@ class Session:
     def held(self) -> str:
         """Take a heap snapshot that also finds the retainers of each object.
 
-        `report --held` shows the retainers.  See snapshot() for the rest.
+        `retainers` shows the retainers.  See snapshot() for the rest.
         """
         return self._take_snapshot(True, False)
 

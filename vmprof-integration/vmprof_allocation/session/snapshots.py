@@ -3,7 +3,7 @@
 A snapshot finds the sampled objects that the program can still reach
 (Session.snapshot()). The last snapshot, at the end of a profile, decides which objects
 count as alive. With --leaks, more snapshots are taken while the program runs, and
-`report --leaks` compares these snapshots.
+`leaks` compares these snapshots.
 """
 from __future__ import annotations
 

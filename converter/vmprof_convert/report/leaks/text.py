@@ -262,8 +262,9 @@ class _Writer:
             self._say("outside of the GC's heap, %s" % grew)
         else:
             self._say("%s; the size of the GC's heap was not read" % grew)
-        self._say("      native memory was sampled, too (--raw). Memory from mmap, and "
-                  "freed memory that malloc keeps, was not" if self._has_raw else
+        self._say("      native memory was sampled, too (--native-memory). Memory "
+                  "from mmap, and freed memory that malloc keeps, was not"
+                  if self._has_raw else
                   "      the allocating functions are unknown (record them with "
                   "--raw-memory 512k): look at C extensions, ctypes and cffi, array, "
                   "mmap, and freed memory that malloc keeps")
