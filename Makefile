@@ -74,9 +74,9 @@ run: .build/pypy .build/python $(if $(findstring 27,$(SAMPLED)),.build/pypy27)
 		echo "There is no sample: the program allocates too little for one"; \
 		echo "per $(RATE). Try  make run RATE=1k APP=..."; \
 	else \
-		.venv/bin/vmprof-convert $(PROFILE) -o $(PROFILE).json.gz && echo && \
+		.venv/bin/vmprof-convert export $(PROFILE) -o $(PROFILE).json.gz && echo && \
 		echo "Look at it in the Firefox Profiler:" \
-			" .venv/bin/vmprof-convert $(PROFILE) --view"; \
+			" .venv/bin/vmprof-convert view $(PROFILE)"; \
 	fi
 
 # Linters, types, plain English, and the tests that start no other interpreter
@@ -105,11 +105,12 @@ FLAMEGRAPH_PL := perl /usr/share/perl5/Devel/NYTProf/flamegraph.pl
 pictures: .build/pictures .build/system-go
 	.build/pictures-pypy/bin/pypy3 -m vmprof --allocation-sampling 16k \
 		-o .build/shop.vmprof converter/pictures/shop.py 20
-	.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.json.gz
+	.venv/bin/vmprof-convert export .build/shop.vmprof -o .build/shop.json.gz
 	PATH="$$PWD/.venv/bin:$$PATH" NODE_PATH=.node/pictures/node_modules \
 		node .node/pictures/take.mjs .build/shop.json.gz converter/pictures $(PROFILER)
 	for suffix in html speedscope.json pb.gz heapprofile folded; do \
-		.venv/bin/vmprof-convert .build/shop.vmprof -o .build/shop.$$suffix || exit 1; \
+		.venv/bin/vmprof-convert export .build/shop.vmprof \
+			-o .build/shop.$$suffix || exit 1; \
 	done
 	$(FLAMEGRAPH_PL) --countname bytes --title 'allocated bytes' --inverted \
 		--width 1280 .build/shop.folded >.build/shop.svg

@@ -36,6 +36,9 @@ RUNS = 3
 GROWTH, GROWTH_INTERVAL = (4, 12, 40), "280"
 QUICK_GROWTH, QUICK_GROWTH_INTERVAL = (1, 2), "64k"
 GROWTH_FORMATS = ("firefox", "table")
+#: the arguments for each form of a report
+REPORTS = {"table": ("report",), "markdown": ("report", "--markdown"),
+           "json": ("report", "--json")}
 STOCK_SAMPLES, QUICK_STOCK_SAMPLES = 500_000, 5_000
 OTHER = ("import sys, vmprofconvert; out = vmprofconvert.convert_stats(sys.argv[1]); "
          "open(sys.argv[2], 'w').write(out)")
@@ -59,9 +62,9 @@ def _formats(context: Context, folder: Path) -> Json:
     found: Json = {"samples": len(read.samples), "stacks": len(read.stacks),
                    "profile": profile.stat().st_size, "formats": {}}
     del read
-    for name in FORMATS:
-        out = folder / ("out." + name)
-        options = ("--samples", "0") if FORMATS[name].write else ()
+    for name in (*FORMATS, *REPORTS):
+        out = folder / ("out.%s.txt" % name)
+        options = ("--samples", "0") if name in FORMATS else ()
         done = [_convert(profile, name, out, *options) for _ in range(_runs(context))]
         found["formats"][name] = {**_taken(done), "size": out.stat().st_size}
     return found
@@ -80,7 +83,7 @@ def _growth(context: Context, folder: Path) -> list[Json]:
         found.append({
             "objects": tally.figures().sum().samples,
             "formats": {name: _taken([
-                _convert(profile, name, folder / ("out." + name))
+                _convert(profile, name, folder / ("out.%s.txt" % name))
                 for _ in range(_runs(context))]) for name in GROWTH_FORMATS}})
     return found
 
@@ -113,8 +116,9 @@ def _record(context: Context, profile: Path, *arguments: str) -> None:
 
 def _convert(profile: Path, name: str, out: Path, *options: str) -> Process:
     """Convert a profile to a format."""
-    return measuring.run([sys.executable, "-m", "vmprof_convert", profile, "--to", name,
-                          "-o", out, *options])
+    return measuring.run([sys.executable, "-m", "vmprof_convert", *(
+        REPORTS.get(name) or ("export", "--format", name)), profile, "-o", out,
+        *options])
 
 
 def _taken(done: list[Process]) -> Json:

@@ -87,10 +87,11 @@ def _sample(context: Context, folder: Path, nursery: str, arguments: Sequence[st
     return truth, process
 
 
-def _report(context: Context, folder: Path, *options: str) -> Json:
+def _report(context: Context, folder: Path, *options: str,
+            command: str = "report") -> Json:
     """Return a report of the last profile, as JSON."""
     found: Json = json.loads(measuring.run(
-        [context.pypy, "-m", "vmprof_allocation", "report", folder / "out.vmprof",
+        [context.pypy, "-m", "vmprof_allocation", command, folder / "out.vmprof",
          "--json", *options]).out)
     return found
 
@@ -109,9 +110,9 @@ def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak:
     alive = _alive(_report(context, folder, "--by", "function"))
     if is_raw:
         alive["make_kept"] = _alive(_report(
-            context, folder, "--by", "function", "--mine", "--raw")).get(
-                "make_buffer", NOTHING)
-    leaks = _leaks(context, folder, *(["--raw"] if is_raw else []))
+            context, folder, "--by", "function", "--user-code",
+            "--native-memory")).get("make_buffer", NOTHING)
+    leaks = _leaks(context, folder, *(["--native-memory"] if is_raw else []))
     kept = [leak for leak in leaks["leaks"] if _function(leak) in LEAKING]
     return {
         "kind": kind, "is_leak": is_leak, "seed": seed, "nursery": nursery,
@@ -128,7 +129,7 @@ def _program(context: Context, parent: Path, seconds: float, kind: str, is_leak:
 def _leaks(context: Context, folder: Path, *options: str) -> Json:
     """Return the leaks of the last profile, or the reason why the report has none."""
     try:
-        return _report(context, folder, "--leaks", *options)
+        return _report(context, folder, *options, command="leaks")
     except measuring.Failed as e:
         return {"leaks": [], "refused": str(e).partition("\n")[2]}
 

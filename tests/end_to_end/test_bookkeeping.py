@@ -37,7 +37,7 @@ def test_memory_for_a_heap_of_1_gib(stock_pypy: PyPy) -> None:
     assert alive * 16 <= int(run.out) < 16 * MIB
     # The profile contains the number that statistics() returned.
     assert profile.bookkeeping == int(run.out)
-    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--remarks",
+    report = stock_pypy.command("-m", "vmprof_allocation", "report", "--notes",
                                 "out.vmprof").out
     assert re.search(r"bookkeeping: the sampler's data on objects took at most \d+ KiB "
                      r"of the process's memory\n", report)

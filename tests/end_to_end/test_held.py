@@ -983,8 +983,7 @@ def test_a_leak_is_reported_with_its_retainer(stock_pypy: PyPy) -> None:
         current().retainers()
     """
     run = stock_pypy.sample(source, "4k")
-    done = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                              str(run.path))
+    done = stock_pypy.command("-m", "vmprof_allocation", "leaks", str(run.path))
     first, *more = done.out.splitlines()
     assert first.startswith("leak: ") and "remember" in first
     (held,) = [line for line in more if "held by" in line]

@@ -217,8 +217,7 @@ def test_objects_that_c_code_holds_have_no_path(stock_pypy: PyPy) -> None:
     nodes = [how for type_, how in zip(held.types, held.hows)
              if type_ >= 0 and types[type_].python == "__main__.Node"]
     assert len(nodes) > 100 and set(nodes) == {NO_PATH}
-    done = stock_pypy.command("-m", "vmprof_allocation", "retainers",
-                              str(run.path))
+    done = stock_pypy.command("-m", "vmprof_allocation", "retainers", str(run.path))
     assert re.search(r"no path: .*\n +\d+ % __main__\.Node from <module>", done.out)
 
 

@@ -112,8 +112,8 @@ def test_each_of_several_leaks_has_its_size(stock_pypy: PyPy) -> None:
         assert run.code == 0, run.err
         truth[name] = int(run.out)
     stock_pypy.sample(PROGRAM, "1k")
-    report = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                                "--json", "out.vmprof")
+    report = stock_pypy.command("-m", "vmprof_allocation", "leaks", "--json",
+                                "out.vmprof")
     assert report.code == 0, report.err
     found = json.loads(report.out)
     growth = {}
@@ -164,14 +164,13 @@ def test_memory_of_c_code_is_reported_as_outside_the_heap(stock_pypy: PyPy,
                 work()
                 step()
         """ % kept, "16k")
-    text = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                              "out.vmprof")
+    text = stock_pypy.command("-m", "vmprof_allocation", "leaks", "out.vmprof")
     assert text.code == 0, text.err
     lines = text.out.splitlines()
     assert lines[0].startswith("outside of the GC's heap, the process grew by "), lines
     assert "C extensions" in lines[1] + lines[2]
-    report = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                                "--json", "out.vmprof")
+    report = stock_pypy.command("-m", "vmprof_allocation", "leaks", "--json",
+                                "out.vmprof")
     memory = json.loads(report.out)["memory"]
     assert memory["is_far"]
     report = stock_pypy.command("-m", "vmprof_allocation", "report", "--of", "rss",

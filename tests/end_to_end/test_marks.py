@@ -38,8 +38,7 @@ def test_a_planted_leak_between_marks(stock_pypy: PyPy) -> None:
     run = stock_pypy.sample(LEAK, "4k")
     assert [mark.name for mark in run.profile().marks] == [
         "work %d \u20ac" % mark for mark in (1, 2, 3)]
-    report = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                                "out.vmprof")
+    report = stock_pypy.command("-m", "vmprof_allocation", "leaks", "out.vmprof")
     assert report.code == 0
     first, second, *_ = report.out.splitlines()
     assert first.startswith("leak: __main__.Session")
@@ -90,8 +89,7 @@ def test_a_planted_leak_of_a_django_application(stock_pypy: PyPy) -> None:
     function of the application that allocates them.
     """
     stock_pypy.sample(DJANGO, "512")
-    report = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                                "out.vmprof")
+    report = stock_pypy.command("-m", "vmprof_allocation", "leaks", "out.vmprof")
     assert report.code == 0
     first, second, *_ = report.out.splitlines()
     assert first.startswith("leak: __main__.Visit"), report.out

@@ -404,7 +404,7 @@ def test_report_mentions_functions_without_a_name(stock_pypy: PyPy,
         for i in range(200):
             filler.fill(300)
     """, "4k", "--native")
-    said = stock_pypy.command("-m", "vmprof_allocation", "report", "--remarks",
+    said = stock_pypy.command("-m", "vmprof_allocation", "report", "--notes",
                               str(run.path)).out
     assert ("this PyPy has no names for " in said) != has_names(run.profile())
 

@@ -283,7 +283,7 @@ with vmprof_allocation.sample("out.vmprof", "1M", native_memory="8k") as session
     assert any("libz" in second.types[one.type].python
                for one in second.samples.carried if one.type >= 0)
     report = stock_pypy.command(
-        "-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+        "-m", "vmprof_allocation", "report", "--native-memory", "out.vmprof")
     assert "MiB of it in use by malloc's count" in report.out
     assert "wrong" not in report.out
 
@@ -304,7 +304,7 @@ time.sleep(1.5)
                              "--native-memory", "16k", "-o", "out.vmprof", str(program))
     assert run.code != 0
     report = stock_pypy.command(
-        "-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+        "-m", "vmprof_allocation", "report", "--native-memory", "out.vmprof")
     assert re.search(r"estimated total: (19|2\d)\.", report.out), report.out
     assert "wrong" not in report.out and "malloc's count" not in report.out
 
@@ -378,7 +378,7 @@ for _ in range(6):
     leaks = re.findall(r"^leak: malloc \(.*\)  (\w+)", report.out, re.MULTILINE)
     assert leaks == ["image"]
     alone = stock_pypy.command(
-        "-m", "vmprof_allocation", "leaks", "--raw", "out.vmprof").out
+        "-m", "vmprof_allocation", "leaks", "--native-memory", "out.vmprof").out
     assert alone.strip() and alone in report.out
 
 
@@ -412,22 +412,24 @@ kept.append([[] for _ in range(100000)])
 """)
     folder = run.path.parent
     for to in "firefox", "html", "pprof", "otlp", "speedscope", "collapsed", "chrome":
-        done = stock_pypy.command("-m", "vmprof_convert", "--raw", "--to", to, "-o",
-                                  "written." + to, "out.vmprof")
+        done = stock_pypy.command("-m", "vmprof_convert", "export", "--native-memory",
+                                  "--format", to, "-o", "written." + to, "out.vmprof")
         assert done.code == 0, done.err
     collapsed = (folder / "written.collapsed").read_text().splitlines()
     assert {line.rpartition(" ")[0].rpartition(";")[2].partition(" ")[0]
             for line in collapsed} == {"malloc"}
     bytes_ = sum(int(line.rpartition(" ")[2]) for line in collapsed)
     table = json.loads(stock_pypy.command(
-        "-m", "vmprof_convert", "--raw", "--to", "json", "out.vmprof").out)
+        "-m", "vmprof_convert", "report", "--native-memory", "--json",
+        "out.vmprof").out)
     assert abs(bytes_ - table["sum"]["allocated"]["bytes"]["value"]) < 1e-3 * bytes_
     firefox = json.loads((folder / "written.firefox").read_text())
     main, = [thread for thread in firefox["threads"] if thread["name"] == "MainThread"]
     assert sum(weight for weight in main["nativeAllocations"]["weight"] if weight > 0
                ) == pytest.approx(bytes_, rel=0.05)
     # The file contains the same samples of native memory if it also contains the heap.
-    done = stock_pypy.command("-m", "vmprof_convert", "-o", "both.json", "out.vmprof")
+    done = stock_pypy.command("-m", "vmprof_convert", "export", "-o", "both.json",
+                              "out.vmprof")
     assert done.code == 0, done.err
     both = {thread["name"]: thread.get("nativeAllocations") for thread in json.loads(
         (folder / "both.json").read_text())["threads"]}
@@ -435,7 +437,7 @@ kept.append([[] for _ in range(100000)])
         main["nativeAllocations"]["weight"])
     assert sum(weight for weight in both["MainThread"]["weight"] if weight > 0
                ) == pytest.approx(json.loads(stock_pypy.command(
-                   "-m", "vmprof_convert", "--to", "json", "out.vmprof").out)[
+                   "-m", "vmprof_convert", "report", "--json", "out.vmprof").out)[
                        "sum"]["allocated"]["bytes"]["value"], rel=1e-3)
     # "meta" also describes kinds of markers that the file does not contain.
     del firefox["meta"]
@@ -465,20 +467,17 @@ def test_raw_memory_needs_allocation_sampling(stock_pypy: PyPy) -> None:
 
 
 def test_the_report_refuses_options_of_other_reports(stock_pypy: PyPy) -> None:
-    """`report --raw` refuses the options of other reports, such as --held."""
+    """No report on other memory has the option --native-memory."""
     sampled(stock_pypy, """
 for _ in range(1000): kept.append(c.malloc(20000))
 """, "16k", "--memory")
 
-    def report(*options: str) -> str:
-        return stock_pypy.command(
-            "-m", "vmprof_allocation", "report", *options, "out.vmprof").out
-
-    assert report("--memory").count("not explained") == 1
-    for options in ("--held",), ("--memory",), ("--of", "rss"):
-        run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", *options,
-                                 "out.vmprof")
-        assert run.code == 2 and options[0] in run.err
+    assert stock_pypy.command("-m", "vmprof_allocation", "memory",
+                              "out.vmprof").out.count("not explained") == 1
+    for arguments in ("retainers",), ("memory",), ("report", "--of", "rss"):
+        run = stock_pypy.command("-m", "vmprof_allocation", *arguments,
+                                 "--native-memory", "out.vmprof")
+        assert run.code == 2 and "--native-memory" in run.err
 
 
 def test_a_build_fails_by_a_leak_of_raw_memory(
@@ -525,6 +524,7 @@ gc.collect()
 
 def test_a_profile_without_it(stock_pypy: PyPy) -> None:
     stock_pypy.sample("x = [[] for i in range(10000)]", "1k")
-    run = stock_pypy.command("-m", "vmprof_allocation", "report", "--raw", "out.vmprof")
+    run = stock_pypy.command("-m", "vmprof_allocation", "report", "--native-memory",
+                             "out.vmprof")
     assert run.code == 2
     assert "no samples of native memory" in run.err

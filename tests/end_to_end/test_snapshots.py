@@ -266,8 +266,7 @@ def test_a_leak_is_named_with_its_retainer(stock_pypy: PyPy) -> None:
     first, *_, last = profile.snapshots
     # The interpreter's own objects are the difference, at most 32 MiB and 5 %.
     assert max(first.bytes, kept) < last.bytes < 1.05 * kept + 2**25
-    report = stock_pypy.command("-m", "vmprof_allocation", "leaks",
-                                "out.vmprof").out
+    report = stock_pypy.command("-m", "vmprof_allocation", "leaks", "out.vmprof").out
     headline, *_ = report.splitlines()
     assert headline.startswith("leak: ") and "byte array (storage)" in headline
     assert "request" in headline

@@ -1,4 +1,4 @@
-"""Test that the tools of vmprof read the files of `vmprof-convert --to vmprof`.
+"""Test that the tools of vmprof read the files of `vmprof-convert export`.
 
 Other tests compare profiles of vmprof with profiles of the sampler.
 """
@@ -29,9 +29,9 @@ APP = """
 
 
 def for_vmprof(pypy: PyPy) -> str:
-    """Convert out.vmprof with `--to vmprof`, and return the name of the file."""
-    assert cli.main([str(pypy.folder / "out.vmprof"), "--to", "vmprof", "-o",
-                     str(pypy.folder / "stock.vmprof")]) in (0, None)
+    """Convert out.vmprof for vmprof, and return the name of the file."""
+    assert cli.main(["export", str(pypy.folder / "out.vmprof"), "--format", "vmprof",
+                     "-o", str(pypy.folder / "stock.vmprof")]) in (0, None)
     return "stock.vmprof"
 
 

@@ -116,7 +116,7 @@ def test_page_has_the_word(is_exact: bool, word: str) -> None:
 @pytest.mark.parametrize("word, said", [
     ("alive", "39.1 KiB still alive"), ("survived", "39.1 KiB survived")])
 def test_page_shows_the_word(folder: Path, word: str, said: str) -> None:
-    assert cli.main([word + ".vmprof", "-o", "a.html"]) == 0
+    assert cli.main(["export", word + ".vmprof", "-o", "a.html"]) == 0
     found = opened(folder / "a.html", "press " + word.capitalize(), "press Types")
     assert found["said"] == said
 
@@ -201,16 +201,17 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("form", ["table", "markdown", "json"])
+@pytest.mark.parametrize("form", [(), ("--markdown",), ("--json",)])
 def test_difference_notes_that_one_run_may_contain_garbage(
-        folder: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+        folder: Path, capsys: pytest.CaptureFixture[str],
+        form: tuple[str, ...]) -> None:
     for other, is_said in ("alive", False), ("survived", True):
         assert cli.main(["diff", "less.vmprof", other + ".vmprof", "--sort", "alive",
-                         "--to", form]) == 0
+                         *form]) == 0
         out = words(capsys.readouterr().out)
         assert ("survived: survived.vmprof may contain garbage" in out) is (
-            is_said and form != "json")
-        if form == "json":
+            is_said and form != ("--json",))
+        if form == ("--json",):
             assert json.loads(out)["alive_is_exact"] == {
                 "before": True, "after": not is_said}
         else:

@@ -80,7 +80,7 @@ def test_time_samples_in_a_profile_with_allocations(tmp_path: Path) -> None:
     path = write(tmp_path / "both.vmprof", log)
     assert lines(path)[0].startswith("allocated in ")
     assert lines(path)[-1] == (
-        "CPU samples: 2; --of time sums them, and --view shows them")
+        "CPU samples: 2; --of time sums them, and the command view shows them")
     assert by_name(as_json(path, "--of", "time")) == {
         "main": (0.001, 0.002), "work": (0.001, 0.001)}
     # filters also apply to CPU samples
@@ -271,15 +271,17 @@ def test_growth_of_several_processes_adds_up(tmp_path: Path) -> None:
                        "with --period"),
     (("--of", "rss"), "resident memory was read not at all in this run, and its "
                       "growth needs two readings: it is read ten times a second"),
-    (("--of", "rss", "--tree"), "--tree is about bytes: leave out --of rss"),
-    (("--of", "time", "--focus", "f"), "--focus is about bytes: leave out --of time"),
-    (("--of", "time", "--leaks"), "--leaks is about bytes: leave out --of time"),
+    (("--of", "rss", "--at", "1"), "--at is about bytes: leave out --of rss"),
+    (("--of", "time", "--hide-internal"),
+     "--hide-internal is about bytes: leave out --of time"),
+    (("--of", "time", "--native-memory"),
+     "--native-memory is about bytes: leave out --of time"),
     (("--of", "time", "--sort", "alive"),
      "--sort alive is about bytes: write self or total, or leave out --of time"),
     (("--of", "time", "--by", "type"), "CPU time has no types: leave out --by type"),
     (("--of", "rss", "--thread", "1"),
      "--of rss shows the resident memory of whole processes: of the filters, it "
-     "supports only --process and --mine"),
+     "supports only --process and --user-code"),
 ])
 def test_refuses_options_that_do_not_fit_the_amount(
         tmp_path: Path, options: tuple[str, ...], why: str) -> None:

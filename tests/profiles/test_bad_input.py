@@ -91,9 +91,9 @@ def test_bad_input_gives_one_line_and_no_output(
         what: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "bad").write_bytes(HOSTILE[what])
     (folder / "old.json").write_text("precious")
-    for arguments in (["-o", "old.json"], ["-o", "new.json.gz"],
-                      ["--to", "firefox"], ["--view"]):
-        assert "bad: " in run_and_fail(folder, capsys, "bad", *arguments)
+    for arguments in (["export", "-o", "old.json"], ["export", "-o", "new.json.gz"],
+                      ["export", "--format", "firefox"], ["view"]):
+        assert "bad: " in run_and_fail(folder, capsys, *arguments, "bad")
 
 
 def test_a_gzip_bomb_is_refused(
@@ -102,9 +102,9 @@ def test_a_gzip_bomb_is_refused(
     monkeypatch.setattr(container, "MAX_UNPACKED", 2**20)
     head = rich_log().data()
     (folder / "bomb").write_bytes(gzip.compress(head + bytes(2**26)))
-    assert "unpacks to more than" in run_and_fail(folder, capsys, "bomb")
+    assert "unpacks to more than" in run_and_fail(folder, capsys, "report", "bomb")
     (folder / "fits").write_bytes(gzip.compress(head))
-    assert cli.main(["fits"]) == 0
+    assert cli.main(["report", "fits"]) == 0
 
 
 def test_a_truncated_gzip_file_is_cut_off_but_not_damaged(
@@ -113,10 +113,10 @@ def test_a_truncated_gzip_file_is_cut_off_but_not_damaged(
     packed = gzip.compress(rich_log().data())
     for size in range(2, len(packed)):
         (folder / "bad").write_bytes(packed[:size])
-        assert run_and_fail(folder, capsys, "bad").startswith(
+        assert run_and_fail(folder, capsys, "report", "bad").startswith(
             "vmprof-convert: bad: the profile is cut off")
     (folder / "bad").write_bytes(HOSTILE["gzip damaged"])
-    assert "damaged" in run_and_fail(folder, capsys, "bad")
+    assert "damaged" in run_and_fail(folder, capsys, "report", "bad")
 
 
 def test_paths_that_are_not_readable_files(folder: Path,
@@ -128,7 +128,7 @@ def test_paths_that_are_not_readable_files(folder: Path,
             ("missing", "No such file"), ("app.vmprof/x", "Not a directory"),
             # this file can be opened, but its first bytes cannot be read
             ("/proc/self/mem", "Invalid argument")):
-        error = run_and_fail(folder, capsys, path, "-o", "out.json")
+        error = run_and_fail(folder, capsys, "export", path, "-o", "out.json")
         assert path in error and message in error
 
 
@@ -138,7 +138,7 @@ def test_an_unreadable_file(folder: Path, capsys: pytest.CaptureFixture[str],
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", "app.vmprof")
     monkeypatch.setattr(readers, "read_into", refuse)
-    assert run_and_fail(folder, capsys, "app.vmprof") == (
+    assert run_and_fail(folder, capsys, "report", "app.vmprof") == (
         "vmprof-convert: app.vmprof: Permission denied\n")
 
 
@@ -147,14 +147,14 @@ def test_error_if_memory_is_exhausted(folder: Path, capsys: pytest.CaptureFixtur
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
     monkeypatch.setattr(readers, "read_into", refuse)
-    assert "memory" in run_and_fail(folder, capsys, "app.vmprof")
+    assert "memory" in run_and_fail(folder, capsys, "report", "app.vmprof")
     monkeypatch.setattr(readers, "read", refuse)
-    assert "memory" in run_and_fail(folder, capsys, "app.vmprof", "--view")
+    assert "memory" in run_and_fail(folder, capsys, "view", "app.vmprof")
 
 
 def test_the_name_of_a_file_does_not_break_the_line(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_and_fail(folder, capsys, "no\nsuch\x1b[31m\udcff")
+    run_and_fail(folder, capsys, "report", "no\nsuch\x1b[31m\udcff")
 
 
 def odd_names() -> bytes:

@@ -107,9 +107,8 @@ def test_one_process_has_one_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options, said", [
-    (["--tree"], "--tree does not support --by thread: leave it out, or select one "
-                 "with --thread"),
-    (["--focus", "f"], "--focus does not support --by"),
+    (["tree"], "invalid kind of row 'thread': write function, line, file, module or "
+               "label:KEY, or select one thread, process or type with --thread"),
     (["--of", "rss"], "--by thread is for tables of the allocations of one run")])
 def test_refuses_options_that_do_not_fit_rows_of_threads(
         tmp_path: Path, options: list[str], said: str) -> None:
@@ -121,5 +120,5 @@ def test_refuses_options_that_do_not_fit_rows_of_threads(
         log.figure(1, 10**9, 2**21)
         log.allocation([log.function("f")], size=16)
         path.write_bytes(log.data())
-    assert said in refused(path, "--by", "thread", *options)
+    assert said in refused(path, *options, "--by", "thread")
     assert "invalid kind of row" in refused(path, "--by", "thread,line")

@@ -68,7 +68,7 @@ def test_an_unknown_function_called_by_a_library_is_not_user_code(
     library = log.function("library", file="/usr/lib/python3/site-packages/x.py")
     path = write(tmp_path / "app.vmprof", log, [main, library, jit(library), NOT_KNOWN],
                  [main, jit(main), NOT_KNOWN, library])
-    assert samples(path, "self", "--mine", "--by", "function") == {
+    assert samples(path, "self", "--user-code", "--by", "function") == {
         "main": 20, LABEL: 20}
 
 
@@ -86,7 +86,7 @@ def test_note_on_callers_depends_on_the_capabilities(
     main = log.function("main")
     path = write(tmp_path / "app.vmprof", log, [main, jit(main)])
     assert len(remarks(path, "callers")) == is_brief
-    found = remarks(path, "callers", "--remarks")
+    found = remarks(path, "callers", "--notes")
     assert len(found) == (said is not None)
     assert all(line.startswith(said or "") for line in found)
 

@@ -26,7 +26,7 @@ resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
 from vmprof_convert import cli
 codes = []
 for path in sys.argv[1:]:
-    codes.append(str(cli.main([path, "--to", "json", "-o", path + ".json"])))
+    codes.append(str(cli.main(["report", path, "-o", path + ".json"])))
 print("codes", *codes)
 """
 
@@ -153,7 +153,7 @@ def test_a_snapshot_may_be_later_than_the_last_totals(
         9 * 10**9, 1, 100, 5, 5, 5, 1, 100)], 1)
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
-    assert cli.main([str(path), "--to", "table"]) == 0
+    assert cli.main(["report", str(path)]) == 0
     assert "could reach at 9.00 s (heap snapshot)" in capsys.readouterr().out
 
 
@@ -161,7 +161,7 @@ def test_a_pipe_is_not_read_to_its_end_before_its_head() -> None:
     """A pipe may be endless, such as the output of `yes`."""
     reader, writer = os.pipe()
     with open(reader, "rb") as pipe, subprocess.Popen(
-            [sys.executable, "-m", "vmprof_convert", "-"], stdin=pipe,
+            [sys.executable, "-m", "vmprof_convert", "report", "-"], stdin=pipe,
             stderr=subprocess.PIPE, text=True) as process:
         with open(writer, "wb") as out:
             out.write(b"y\n" * 20)
@@ -224,12 +224,12 @@ def test_sigterm_leaves_no_temporary_file(tmp_path: Path) -> None:
 #: the largest number of frames that a stack may have
 DEEP = 2**16
 #: arguments of the command, for each format
-FORMATS = (["--to", "table"], ["--to", "table", "--tree"], ["--to", "table", "--mine"],
-           ["--to", "table", "--focus", "f"], ["--to", "table", "--by", "line"],
-           ["--to", "json"], ["--to", "markdown"], ["-o", "deep.html"],
-           ["-o", "deep.json.gz"], ["-o", "deep.pb.gz"], ["-o", "deep.collapsed"],
-           ["-o", "deep.speedscope.json"], ["-o", "deep.heapprofile"],
-           ["-o", "deep.prof"])
+FORMATS = (["report"], ["tree"], ["report", "--user-code"], ["callers", "f"],
+           ["report", "--by", "line"], ["report", "--json"], ["report", "--markdown"],
+           ["report", "--csv"], ["flamegraph", "-o", "deep.html"],
+           *(["export", "-o", "deep" + suffix] for suffix in (
+               ".json.gz", ".pb.gz", ".collapsed", ".speedscope.json", ".heapprofile",
+               ".prof", ".html")))
 
 
 def chain(depth: int, ends: Sequence[int]) -> bytes:
@@ -259,7 +259,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from vmprof_convert import cli
-sys.exit(cli.main(sys.argv[1:]))""", "deep.vmprof", *arguments],
+sys.exit(cli.main(sys.argv[1:]))""", arguments[0], "deep.vmprof", *arguments[1:]],
         capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-2000:]
 

@@ -553,5 +553,5 @@ def test_notes_about_missing_data_are_those_of_the_report() -> None:
     log.flush()
     assert remarks(converted(bytes(log.bytes))) == [
         "the run did not end normally, continues elsewhere, or the program closed the "
-        "profile's file (`ctl PID status` names the reason if the process runs); the "
-        "report contains the earlier records"]
+        "profile's file (`pypy-alloc control PID status` names the reason if the "
+        "process runs); the report contains the earlier records"]

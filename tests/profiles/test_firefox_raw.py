@@ -51,7 +51,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written(*arguments: str) -> Json:
-    assert cli.main([*arguments, "-o", "out.json"]) == 0
+    assert cli.main(["export", *arguments, "-o", "out.json"]) == 0
     return load(Path("out.json"))
 
 
@@ -123,8 +123,8 @@ def test_notes_that_native_memory_is_omitted(
     found = written("app.vmprof", *options)
     assert [thread["name"] for thread in found["threads"]] == [
         "MainThread", "Objects (number)"]
-    assert "not included: native memory, for which --raw writes a separate file" in (
-        capsys.readouterr().err)
+    assert ("not included: native memory, for which --native-memory writes a separate "
+            "file" in capsys.readouterr().err)
     assert "not included" not in (
         written("app.vmprof") and capsys.readouterr().err)
 
@@ -132,10 +132,11 @@ def test_notes_that_native_memory_is_omitted(
 def test_error_without_samples_of_the_heap_names_option_raw(
         app: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(app, objects=False)
-    assert cli.main(["app.vmprof", "-o", "out.json"]) == 2
-    assert "because it has no samples; --raw writes a file of its native memory" in (
-        capsys.readouterr().err)
-    assert counters(written("app.vmprof", "--raw"))[str(PID), "raw-memory"] == 2000
+    assert cli.main(["export", "app.vmprof", "-o", "out.json"]) == 2
+    assert ("because it has no samples; --native-memory writes a file of its native "
+            "memory" in capsys.readouterr().err)
+    found = counters(written("app.vmprof", "--native-memory"))
+    assert found[str(PID), "raw-memory"] == 2000
 
 
 def test_notes_that_blocks_of_earlier_segments_are_omitted(
@@ -155,7 +156,7 @@ def test_notes_that_blocks_of_earlier_segments_are_omitted(
 
 
 def test_option_raw_writes_native_memory_only(app: Path) -> None:
-    found = written("app.vmprof", "--raw")
+    found = written("app.vmprof", "--native-memory")
     assert [thread["name"] for thread in found["threads"]] == [
         "MainThread", "Objects (number)"]
     assert counters(found) == {

@@ -37,7 +37,7 @@ def title(path: Path, *options: str) -> str:
 @pytest.mark.parametrize("stacks, found", [
     # all bytes are in main, which is obvious; the library's read allocates most
     ({"main run read": 600, "main run": 250, "main run view": 150},
-     "all code (--mine shows user code: 85 % in main):"),
+     "all code (--user-code shows user code: 85 % in main):"),
     # most bytes have the user function `view` on their stack
     ({"main run view read": 880, "main run": 120},
      TITLE + " (--by function shows all code: 88 % in read):"),
@@ -48,10 +48,10 @@ def title(path: Path, *options: str) -> str:
     ({"main": 1000, "main run": 1}, TITLE + ":"),
     # most bytes have no user function on their stack
     ({"run read": 800, "main view": 200},
-     "all code (--mine shows user code: 80 % in [libraries alone]):"),
+     "all code (--user-code shows user code: 80 % in [libraries alone]):"),
     # only the view of all code shows which function of the server allocates
     ({"main run": 990, "main view": 10},
-     "all code (--mine shows user code: 99 % in main):"),
+     "all code (--user-code shows user code: 99 % in main):"),
 ])
 def test_the_more_informative_view_is_shown(
         tmp_path: Path, stacks: dict[str, int], found: str) -> None:
@@ -61,7 +61,7 @@ def test_the_more_informative_view_is_shown(
 def test_options_and_json_override_the_choice_of_the_view(tmp_path: Path) -> None:
     path = profile(tmp_path, {"main run read": 600, "main run": 250,
                               "main run view": 150})
-    assert title(path, "--mine") == TITLE + ":"
+    assert title(path, "--user-code") == TITLE + ":"
     assert "function" in lines(path, "--by", "function")[2].split()
     assert as_json(path)["mine"] is True
     # the rows are those that the title announces
@@ -102,12 +102,12 @@ def test_at_most_five_lines_are_below_a_table(tmp_path: Path) -> None:
     found = below(lines(path))
     assert len(found) == 5
     assert found[0].startswith("estimated total: ")
-    assert found[-1] == "(more about these figures: --remarks)"
+    assert found[-1] == "(more about these figures: --notes)"
     # this note is shown, because missing callers have the largest effect
     assert any(line.startswith("cut: ") for line in found)
-    everything = below(lines(path, "--remarks"))
+    everything = below(lines(path, "--notes"))
     assert len(everything) > 5 and everything[0] == found[0]
-    assert not [line for line in everything if "--remarks" in line]
+    assert not [line for line in everything if "--notes" in line]
     words = [line.partition(":")[0] for line in everything]
     assert len(set(words)) == len(words), "said twice"
     assert set(as_json(path)["remarks"]) >= set(everything[1:])
@@ -115,8 +115,8 @@ def test_at_most_five_lines_are_below_a_table(tmp_path: Path) -> None:
 
 def test_no_hint_to_remarks_if_all_notes_are_shown(tmp_path: Path) -> None:
     path = profile(tmp_path, {"main": 1000})
-    assert below(lines(path)) == below(lines(path, "--remarks"))
-    assert not [line for line in lines(path) if "--remarks" in line]
+    assert below(lines(path)) == below(lines(path, "--notes"))
+    assert not [line for line in lines(path) if "--notes" in line]
 
 
 def test_the_more_informative_view_of_time_is_shown(tmp_path: Path) -> None:
@@ -134,4 +134,4 @@ def test_the_more_informative_view_of_time_is_shown(tmp_path: Path) -> None:
     path.write_bytes(log.data())
     found = lines(path)
     assert any(" read " in line for line in found), found
-    assert "--mine shows user code: 100 % in main" in "\n".join(found)
+    assert "--user-code shows user code: 100 % in main" in "\n".join(found)

@@ -88,17 +88,25 @@ def changed(data: bytes, generator: random.Random) -> Iterator[bytes]:
         yield bytes(new)
 
 
-def check(path: Path, data: bytes, *options: str) -> bool:
+#: the arguments of each format of an output, and of each form of a report
+OUTPUTS = {**{name: ("export", "--format", name) for name in FORMATS},
+           **{name: ("report", "--" + name) for name in ("json", "markdown", "csv")},
+           "table": ("report",)}
+
+
+def check(path: Path, data: bytes, *arguments: str) -> bool:
     """Convert the profile `data`, and return whether it could be converted.
+
+    `arguments` are the command and its options.
 
     An error has to be one line that names the profile, and keeps the old output.
     """
     path.write_bytes(data)
-    target = path.with_name("out")
+    target = path.with_name("out.txt")
     target.write_bytes(b"old")
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = cli.main([str(path), "-o", str(target), *options])
+        code = cli.main([arguments[0], str(path), "-o", str(target), *arguments[1:]])
     if code:
         assert code == 2 and out.getvalue() == ""
         assert err.getvalue().count("\n") == 1, err.getvalue()
@@ -115,13 +123,13 @@ def on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", OUTPUTS)
 @pytest.mark.parametrize("what", PROFILES)
 def test_damaged_profiles_in_each_format(what: str, format_: str,
                                          tmp_path: Path) -> None:
     generator = random.Random("%s %s" % (what, format_))
     path = tmp_path / "app.vmprof"
-    good = sum(check(path, data, "--to", format_, *options)
+    good = sum(check(path, data, *OUTPUTS[format_], *options)
                for options in ((), ("--salvage",))
                for data in changed(PROFILES[what], generator))
     # the test would be useless if all or no profiles were refused; some formats do not
@@ -136,7 +144,7 @@ def test_damaged_files_in_each_encoding(around: str, tmp_path: Path) -> None:
     data = FILES[around](PROFILES["objects"])
     for options in (), ("--salvage",):
         for new in changed(data, generator):
-            check(tmp_path / "app.vmprof", new, "--to", "json", *options)
+            check(tmp_path / "app.vmprof", new, "report", "--json", *options)
 
 
 @pytest.mark.slow
@@ -146,45 +154,47 @@ def test_cut_off_at_every_byte(what: str, around: str, tmp_path: Path) -> None:
     data = FILES[around](PROFILES[what])
     path = tmp_path / "app.vmprof"
     whole = [size for size in range(len(data)) if check(
-        path, data[:size], "--to", "json")]
+        path, data[:size], "report", "--json")]
     # a truncated profile is accepted only if it is not packed (and ends between two
     # records)
     assert around == "plain" or not whole
     salvaged = [size for size in range(len(data)) if check(
-        path, data[:size], "--to", "json", "--salvage")]
+        path, data[:size], "report", "--json", "--salvage")]
     assert set(whole) <= set(salvaged)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", OUTPUTS)
 def test_cut_off_at_every_byte_and_salvaged(format_: str, tmp_path: Path) -> None:
     data = PROFILES["figures"]
     for size in range(0, len(data), 3):
-        check(tmp_path / "app.vmprof", data[:size], "--to", format_, "--salvage")
+        check(tmp_path / "app.vmprof", data[:size], *OUTPUTS[format_], "--salvage")
 
 
-@pytest.mark.parametrize("options", [
-    ("--leaks",), ("--tree",), ("--by", "line,type"), ("--of", "rss"), ("--of", "time"),
-    ("--mine", "--sort", "alive"), ("--at", "0.000001"), ("--time", "0..1")])
-def test_reports_of_damaged_profiles(options: tuple[str, ...], tmp_path: Path) -> None:
-    generator = random.Random(" ".join(options))
+@pytest.mark.parametrize("arguments", [
+    ("leaks",), ("tree",), *(("report", *options) for options in (
+        ("--by", "line,type"), ("--of", "rss"), ("--of", "time"),
+        ("--user-code", "--sort", "alive"), ("--at", "0.000001"), ("--time", "0..1")))])
+def test_reports_of_damaged_profiles(arguments: tuple[str, ...],
+                                     tmp_path: Path) -> None:
+    generator = random.Random(" ".join(arguments))
     for what in "objects", "figures":
         for data in changed(PROFILES[what], generator):
-            check(tmp_path / "app.vmprof", data, "--to", "table", *options)
+            check(tmp_path / "app.vmprof", data, *arguments)
 
 
 def test_several_profiles_with_a_damaged_one(tmp_path: Path) -> None:
     generator = random.Random(5)
     other = tmp_path / "other.vmprof"
     other.write_bytes(PROFILES["objects"])
-    for format_ in FORMATS:
+    for format_ in OUTPUTS:
         for data in changed(PROFILES["figures"], generator):
             path = tmp_path / "app.vmprof"
             path.write_bytes(data)
-            target = tmp_path / "out"
+            target = tmp_path / "out.txt"
             out, err = io.StringIO(), io.StringIO()
             with redirect_stdout(out), redirect_stderr(err):
-                code = cli.main([str(path), str(other), "--to", format_, "-o",
+                code = cli.main([*OUTPUTS[format_], str(path), str(other), "-o",
                                  str(target)])
             assert code in (0, 2) and err.getvalue().count("\n") <= 1
 
@@ -196,4 +206,4 @@ def test_files_of_random_bytes(tmp_path: Path) -> None:
     for number in range(300):
         data = heads[number % len(heads)] + generator.randbytes(
             generator.randrange(200))
-        check(tmp_path / "app.vmprof", data, "--to", "json", "--salvage")
+        check(tmp_path / "app.vmprof", data, "report", "--json", "--salvage")

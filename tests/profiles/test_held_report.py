@@ -1,4 +1,4 @@
-"""Tests of `--held`, the report on the retainers of live objects, and of its reader.
+"""Tests of the report on the retainers of live objects, and of its reader.
 
 An "answer" is the result of one heap snapshot, with the retainers that it found.
 """
@@ -54,7 +54,7 @@ def test_the_table(tmp_path: Path) -> None:
 
     Small rows are omitted.
     """
-    first, _, head, *rows = lines(written(tmp_path, a_log()), "--held")
+    first, _, head, *rows = lines(written(tmp_path, a_log()), "retainers")
     assert first == "live objects at 2 s, by retainer: 195 KiB in 1500 objects"
     assert head.split("  ")[0] == "retained size"
     assert [" ".join(row.split()) for row in rows[:10]] == [
@@ -82,7 +82,8 @@ def test_an_object_that_shrank_counts_with_its_current_size(tmp_path: Path) -> N
     for _ in range(9):
         log.held_object(1, [log.function("f")], log.type("bytes"), size=65536, set_=1,
                         how=ALONE, live_size=100)
-    (answer,) = json.loads("\n".join(lines(written(tmp_path, log), "--held", "--json"))
+    (answer,) = json.loads("\n".join(lines(written(tmp_path, log), "retainers",
+                                           "--json"))
                            )["processes"][0]["answers"]
     (row,) = answer["holders"]
     assert row["from_samples"]["value"] == 900
@@ -106,9 +107,9 @@ def test_all_instances_of_a_class(tmp_path: Path) -> None:
             (OTHERWISE, of_class << 1, 200)):
         log.held_object(1, frames, text, size=size, set_=set_, how=how)
     path = written(tmp_path, log)
-    found = [" ".join(line.split()) for line in lines(path, "--held")]
+    found = [" ".join(line.split()) for line in lines(path, "retainers")]
     assert "6.84 KiB 7 6.84 ±0.002 KiB all instances of shop.Session" in found
-    (answer,) = json.loads("\n".join(lines(path, "--held", "--json")))[
+    (answer,) = json.loads("\n".join(lines(path, "retainers", "--json")))[
         "processes"][0]["answers"]
     assert [(row["holders"][0]["path"], row["from_samples"]["value"])
             for row in answer["holders"]] == [
@@ -118,14 +119,14 @@ def test_all_instances_of_a_class(tmp_path: Path) -> None:
 
 
 def test_fewer_rows(tmp_path: Path) -> None:
-    text = "\n".join(lines(written(tmp_path, a_log()), "--held", "-n", "1"))
+    text = "\n".join(lines(written(tmp_path, a_log()), "retainers", "-n", "1"))
     assert "... and 2 more" in text
     assert "shop.price -> variable cache (dict)\n" not in text
 
 
 def test_json_report(tmp_path: Path) -> None:
     """README.rst documents the keys."""
-    done = report(written(tmp_path, a_log()), "--held", "--json")
+    done = report(written(tmp_path, a_log()), "retainers", "--json")
     answer = json.loads(done.stdout)
     assert answer["schema"] == "vmprof-allocation-held-1"
     (process,) = answer["processes"]
@@ -151,7 +152,7 @@ def test_json_report(tmp_path: Path) -> None:
 
 
 def test_markdown(tmp_path: Path) -> None:
-    text = "\n".join(lines(written(tmp_path, a_log()), "--held", "--markdown"))
+    text = "\n".join(lines(written(tmp_path, a_log()), "retainers", "--markdown"))
     assert ("| 68.4 KiB | 700 | 68.4 ±0.002 KiB | `shop._seen (dict), also web.seen` |"
             in text)
 
@@ -166,7 +167,7 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
     log.holder(1, 16, 700, 7, "in work() -> local x", "list")
     for thread in range(2):         # either may be the earlier retainer of this name
         log.holder(2, 8 << thread, 800, 8, "in work() -> local x", "list")
-    found = lines(written(tmp_path, log), "--held")
+    found = lines(written(tmp_path, log), "retainers")
     assert found[0].startswith("live objects at 3 s")
     assert " ".join(found[2].split()).startswith(
         "retained size since 2 s objects")
@@ -185,7 +186,7 @@ def test_the_last_answer_counts(tmp_path: Path) -> None:
 def test_a_failed_snapshot_does_not_hide_an_earlier_answer(tmp_path: Path) -> None:
     log = a_log()
     log.held(2, 3_000_000_000, 1005)
-    found = lines(written(tmp_path, log), "--held")
+    found = lines(written(tmp_path, log), "retainers")
     assert found[0].startswith("live objects at 2 s")
     assert found[-2:] == [
         "a later heap snapshot at 3 s has no answer: the process that examined the "
@@ -202,7 +203,7 @@ def test_a_truncated_answer_is_ignored(tmp_path: Path, rows: int, first: str) ->
     log.settings()
     log.held(1, 1_000_000_000, objects=10, size=1000, rows=rows)
     log.holder(1, 1, 900, 9, "shop.other", "list")
-    assert lines(written(tmp_path, log), "--held")[0] == first
+    assert lines(written(tmp_path, log), "retainers")[0] == first
 
 
 @pytest.mark.parametrize("problem, said", [
@@ -214,7 +215,7 @@ def test_report_gives_the_reason_for_a_missing_answer(tmp_path: Path, problem: i
     log = Log()
     log.settings()
     log.held(1, 1_000_000_000, problem)
-    assert lines(written(tmp_path, log), "--held") == [
+    assert lines(written(tmp_path, log), "retainers") == [
         "the retainers at 1 s are unknown: " + said]
 
 
@@ -222,15 +223,7 @@ def test_refuses_a_profile_without_retainers(tmp_path: Path) -> None:
     log = Log()
     log.settings()
     assert "this profile has no retainers" in refused(
-        written(tmp_path, log), "--held")
-
-
-@pytest.mark.parametrize("options", [
-    ("--mine",), ("--function", "main"), ("--by", "type"), ("--leaks",),
-    ("--of", "time")])
-def test_refuses_options_that_do_not_fit(tmp_path: Path,
-                                         options: tuple[str, ...]) -> None:
-    assert "--held" in refused(written(tmp_path, a_log()), "--held", *options)
+        written(tmp_path, log), "retainers")
 
 
 def test_several_processes(tmp_path: Path) -> None:
@@ -239,7 +232,7 @@ def test_several_processes(tmp_path: Path) -> None:
     (tmp_path / "app.vmprof").write_bytes(a_log(**a_run).data())
     (tmp_path / "app.2.vmprof").write_bytes(
         a_log(run="abc", pid=2, parent=1).data())
-    found = lines(tmp_path / "app.vmprof", "--held")
+    found = lines(tmp_path / "app.vmprof", "retainers")
     assert [line.partition(" at ")[0] for line in found
             if " by retainer" in line] == [
         "live objects in process 1", "live objects in process 2"]
@@ -253,11 +246,11 @@ def test_several_processes(tmp_path: Path) -> None:
 def test_damaged_records_are_refused(tmp_path: Path, row: tuple[int, ...]) -> None:
     log = a_log()
     log.row(HELD_OBJECTS, *row)
-    assert "damaged profile" in refused(written(tmp_path, log), "--held")
+    assert "damaged profile" in refused(written(tmp_path, log), "retainers")
 
 
 def test_json_has_the_reference_paths(tmp_path: Path) -> None:
-    found = as_json(written(tmp_path, a_tree()), "--held")
+    found = as_json(written(tmp_path, a_tree()), "retainers")
     assert found["processes"][0]["answers"][0]["paths"] == [
         {"path": "shop", "type": "dict", "bytes": 150_000},
         {"path": "shop._seen", "type": "dict", "bytes": 70_000},
@@ -270,7 +263,7 @@ def test_an_unnamed_group_of_retainers(tmp_path: Path) -> None:
     log = a_log()
     log.held_object(1, [log.function("f")], 0, size=50_000, set_=6, how=TOGETHER)
     log.held_object(1, [log.function("f")], 0, size=50_000, set_=6, how=99)
-    done = report(written(tmp_path, log), "--held", "--json")
+    done = report(written(tmp_path, log), "retainers", "--json")
     (one,) = json.loads(done.stdout)["processes"][0]["answers"]
     assert one["rest"]["otherwise"]["value"] == 104_000
 
@@ -281,7 +274,7 @@ def test_hostile_names_are_escaped(tmp_path: Path, name: str) -> None:
     log.settings()
     log.held(1, 0, objects=10, size=1000)
     log.holder(1, 1, 900, 9, "shop[\"%s\"]" % name.replace("\x1f", ""), name)
-    for line in lines(written(tmp_path, log), "--held"):
+    for line in lines(written(tmp_path, log), "retainers"):
         assert line.isprintable()
 
 
@@ -323,9 +316,9 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_leak_has_its_retainers(leaking: Path) -> None:
     """The JSON also has the retainers that the text omits."""
-    text = "\n".join(lines(leaking, "--leaks"))
+    text = "\n".join(lines(leaking, "leaks"))
     assert 'held by app.sessions["all"] (75 %), app.sessions (14 %)' in text
-    found = as_json(leaking, "--leaks")
+    found = as_json(leaking, "leaks")
     leak = found["leaks"][0]
     assert leak["places"][0]["function"]["name"] == "make"
     shares = [(one["share"], one["bytes"], [
@@ -357,7 +350,7 @@ def test_a_leak_without_a_reference_path(tmp_path: Path) -> None:
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
     assert ("held by C code, or uncollected garbage (100 %)"
-            in "\n".join(lines(path, "--leaks")))
+            in "\n".join(lines(path, "leaks")))
 
 
 def test_a_leak_without_an_answer(tmp_path: Path) -> None:
@@ -367,7 +360,7 @@ def test_a_leak_without_an_answer(tmp_path: Path) -> None:
     heap.log.held(1, heap.now, problem=1001)
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
-    assert as_json(path, "--leaks")["leaks"][0]["held_by"] is None
+    assert as_json(path, "leaks")["leaks"][0]["held_by"] is None
 
 
 def test_long_reference_path_keeps_its_end() -> None:

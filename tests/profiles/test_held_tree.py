@@ -32,7 +32,7 @@ Stacks = dict[tuple[str, ...], int]
 def folded(path: Path, *options: str) -> Stacks:
     """Return the bytes of each stack in the output, by flamegraph.pl's rules."""
     out = path.with_suffix(".folded")
-    done = report(path, "--held", "-o", str(out), *options)
+    done = report(path, "export", "-o", str(out), *options, "--retainers")
     assert done.returncode == 0, done.stderr
     found: Stacks = {}
     for line in out.read_text().splitlines():
@@ -52,7 +52,8 @@ def test_the_tree_has_each_byte_once(tmp_path: Path) -> None:
 
 
 def test_unreachable_bytes_are_reported_separately(tmp_path: Path) -> None:
-    done = report(written(tmp_path, a_tree()), "--held", "--to", "collapsed")
+    done = report(written(tmp_path, a_tree()), "export", "--format", "collapsed",
+                  "--retainers")
     assert done.stderr.endswith(
         "not included: 1000 ±2 B, which no reference path reaches; it is uncollected "
         "garbage, or held by C code\n")
@@ -96,7 +97,7 @@ def test_random_paths_have_the_bytes_reached_through_them(tmp_path: Path,
 def test_speedscope(tmp_path: Path, speedscope_schema: Json) -> None:
     path = written(tmp_path, a_tree())
     out = tmp_path / "x.speedscope.json"
-    assert report(path, "--held", "-o", str(out)).returncode == 0
+    assert report(path, "export", "-o", str(out), "--retainers").returncode == 0
     found = json.loads(out.read_text())
     jsonschema.validate(found, speedscope_schema)
     (shown,) = found["profiles"]
@@ -186,7 +187,7 @@ def test_no_thread_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize("options, has_it", [
-    ((), True), (("--mine",), True), (("--type", "*"), False),
+    ((), True), (("--user-code",), True), (("--type", "*"), False),
     (("--time", "0.."), False), (("--process", "4321"), True),
     (("--axis", "bytes"), True)])
 def test_no_thread_if_the_samples_are_filtered(
@@ -194,7 +195,7 @@ def test_no_thread_if_the_samples_are_filtered(
     """The tree always contains all live objects of a process."""
     path = written(tmp_path, a_tree(facts="types", pid=4321))
     out = tmp_path / "x.json"
-    done = report(path, "-o", str(out), *options)
+    done = report(path, "export", "-o", str(out), *options)
     assert done.returncode == 0, done.stderr
     profile = json.loads(out.read_text())
     assert firefox_rules.violations(profile) == []
@@ -207,7 +208,7 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
     second.held(2, 3_000_000_000, objects=10, size=1000)
     (tmp_path / "app.2.vmprof").write_bytes(second.data())
     out = tmp_path / "x.json"
-    assert report(tmp_path / "app.vmprof", "-o", str(out)).returncode == 0
+    assert report(tmp_path / "app.vmprof", "export", "-o", str(out)).returncode == 0
     profile = json.loads(out.read_text())
     assert firefox_rules.violations(profile) == []
     assert {one["pid"]: sum(one["samples"]["weight"]) for one in profile["threads"]
@@ -219,24 +220,21 @@ def test_each_process_has_its_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options, said", [
-    (("-o", "x.json.gz"), "--held is not needed here"),
-    (("-o", "x.html"), "--held is not needed here"),
-    (("--view",), "--held is not needed here"),
+    (("-o", "x.json.gz"), "--retainers is not needed here"),
+    (("-o", "x.html"), "--retainers is not needed here"),
     (("-o", "x.heapprofile"),
-     "--held is for reports and the formats pprof, otlp, speedscope, collapsed, "
-     "and not for chrome"),
-    (("-o", "x.pb.gz", "--by", "type"), "--by: only reports support this"),
-    (("-o", "x.pb.gz", "--leaks"), "--leaks: only reports support this"),
+     "--retainers is for the formats pprof, otlp, speedscope, collapsed, and not for "
+     "chrome"),
     (("-o", "x.folded", "--weight", "objects"), "leave out --weight objects"),
     (("-o", "x.pb.gz", "--samples", "3"), "--samples limits the allocation samples"),
-    (("-o", "x.pb.gz", "--mine"), "--held shows all live objects"),
-    (("-o", "x.pb.gz", "--type", "str"), "--held shows all live objects")])
+    (("-o", "x.pb.gz", "--user-code"), "--retainers shows all live objects"),
+    (("-o", "x.pb.gz", "--type", "str"), "--retainers shows all live objects")])
 def test_refuses_options_that_do_not_fit(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Sequence[str],
         said: str) -> None:
     path = written(tmp_path, a_tree())
     monkeypatch.chdir(tmp_path)
-    assert said in refused(path, "--held", *options)
+    assert said in refused(path, "export", "--retainers", *options)
     assert [file.name for file in tmp_path.iterdir()] == ["app.vmprof"]
 
 
@@ -245,14 +243,15 @@ def test_error_gives_the_reason_for_a_missing_tree(tmp_path: Path) -> None:
     log.settings()
     path = written(tmp_path, log)
     assert "this profile has no retainers" in refused(
-        path, "--held", "--to", "pprof", "-o", str(tmp_path / "x.pb"))
+        path, "export", "--format", "pprof", "-o", str(tmp_path / "x.pb"),
+        "--retainers")
     log = Log()
     log.settings()
     log.held(1, 1_000_000_000, 1001)
     path = written(tmp_path, log)
     assert ("the retainers at 1 s are unknown: there was not enough memory for the "
             "process that examined the heap" in refused(
-                path, "--held", "--to", "collapsed"))
+                path, "export", "--format", "collapsed", "--retainers"))
 
 
 def test_the_tree_has_the_last_answer_of_each_process(tmp_path: Path) -> None:
@@ -274,7 +273,8 @@ def test_the_tree_has_the_last_answer_of_each_process(tmp_path: Path) -> None:
         by_process[stack[0]] += number
     assert by_process == {"process 1 serve.py": 1000, "process 2": 200_000}
     assert stacks["process 1 serve.py", "web (dict)"] == 900
-    done = report(tmp_path / "app.vmprof", "--held", "--to", "collapsed")
+    done = report(tmp_path / "app.vmprof", "export", "--format", "collapsed",
+                  "--retainers")
     assert ("the retainers in process 3 at 1 s are unknown: signal 11 ended the "
             "process that examined the heap" in done.stderr)
     assert "1000 ±2 B of process 2" in done.stderr
@@ -304,7 +304,7 @@ def test_damaged_holders(tmp_path: Path, row: tuple[int, int, int, str]) -> None
     log.held(1, 0, objects=10, size=1000)
     log.holder(1, 1, 900, 9, "shop.all", "list")
     log.holder(1, *row)
-    assert "damaged profile" in refused(written(tmp_path, log), "--held")
+    assert "damaged profile" in refused(written(tmp_path, log), "retainers")
 
 
 @pytest.mark.parametrize("step, before, size", [
@@ -315,4 +315,4 @@ def test_damaged_paths(tmp_path: Path, step: int, before: int, size: int) -> Non
     log.held(1, 0, objects=10, size=1000)
     log.held_step(1, 1, 0, 900, "shop", "dict")
     log.held_step(1, step, before, size, ".all", "list")
-    assert "damaged profile" in refused(written(tmp_path, log), "--held")
+    assert "damaged profile" in refused(written(tmp_path, log), "retainers")

@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def as_json(path: Path, *options: str) -> Any:
-    return json.loads(report(path, *options, "--json", command="convert").stdout)
+    return json.loads(report(path, *options, "--json", program="convert").stdout)
 
 
 def markers(log: Log) -> list[tuple[float, float, str]]:
@@ -105,7 +105,7 @@ def test_a_format_without_labels_says_so(
         path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     out = tmp_path / "out"
-    assert cli.main([str(path), "--to", form, "-o", str(out)]) == 0
+    assert cli.main(["export", str(path), "--format", form, "-o", str(out)]) == 0
     said = capsys.readouterr().err
     has_them = form in ("pprof", "otlp", "firefox")
     assert ("labels" in said) == (not has_them and FORMATS[form].write is not None)

@@ -456,7 +456,7 @@ def test_report_notes_that_few_collections_are_compared(tmp_path: Path) -> None:
             heap.allocate("main keep", ("app.Leaf", 90, math.inf))
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
-    said = " ".join(" ".join(lines(path, "--leaks")).split())
+    said = " ".join(" ".join(lines(path, "leaks")).split())
     assert said.startswith("leak: app.Leaf")
     assert "only 4 heap snapshots or major collections are compared" in said
 
@@ -471,7 +471,7 @@ def test_no_note_if_one_process_has_enough_collections() -> None:
 
 
 def test_the_first_two_lines_describe_the_leak(planted: Path) -> None:
-    one, two, *_ = lines(planted, "--leaks")
+    one, two, *_ = lines(planted, "leaks")
     assert re.fullmatch(r"leak: app.Session  make  app.py:\d  <- handle  "
                         r"app.py:\d  <- <module>  app.py:\d", one), one
     assert re.fullmatch(
@@ -491,7 +491,7 @@ def test_report_names_one_large_object_of_the_last_moment(tmp_path: Path) -> Non
         heap.collect()
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
-    said = " ".join(" ".join(lines(path, "--leaks")).split())
+    said = " ".join(" ".join(lines(path, "leaks")).split())
     one = "586 KiB of it is one object, which existed at the last moment"
     assert re.search(r"bytearray read app.py:\d <- <module> app.py:\d " + one, said)
     assert re.search(r"all together: .*; " + one, said)
@@ -520,19 +520,10 @@ def test_report_without_a_leak(tmp_path: Path) -> None:
         heap.allocate("main work", ("a", 64, 100))
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
-    one, two, *_ = lines(path, "--leaks")
+    one, two, *_ = lines(path, "leaks")
     assert one == ("no leak was found in the GC's heap: the live objects of no place "
                    "have enough samples to show a leak")
     assert two.startswith("(0 places") and "is visible from" in two
-
-
-@pytest.mark.parametrize("options", [
-    ("--by", "type"), ("--at", "1"), ("--sort", "alive"), ("--markdown",),
-    ("--tree",), ("--hide-internal",)])
-def test_refuses_options_of_tables(planted: Path, options: tuple[str, ...]) -> None:
-    assert refused(planted, "--leaks", *options).endswith(
-        "--leaks is another report, which does not support %s: leave one of them out"
-        % options[0])
 
 
 def test_profile_without_lifetimes(tmp_path: Path) -> None:
@@ -541,8 +532,8 @@ def test_profile_without_lifetimes(tmp_path: Path) -> None:
     log.allocation([log.function("f")], size=24)
     path = tmp_path / "app.vmprof"
     path.write_bytes(log.data())
-    assert refused(path, "--leaks").endswith(
-        "which --leaks needs: it was taken without lifetimes")
+    assert refused(path, "leaks").endswith(
+        "which the command leaks needs: it was taken without lifetimes")
 
 
 def test_storage_and_internal_types() -> None:
@@ -609,20 +600,20 @@ def test_objects_kept_by_libraries_count_for_user_code(tmp_path: Path) -> None:
         heap.allocate("view", ("short", 400, 100))
     path = tmp_path / "app.vmprof"
     path.write_bytes(heap.data())
-    one, _, three, *_ = lines(path, "--leaks")
+    one, _, three, *_ = lines(path, "leaks")
     assert one == "leak: str  view  /srv/app.py:7"
     assert re.fullmatch(r"      most of it in f\d  lib.py:7", three)
 
 
 @pytest.mark.parametrize("width", [30, 60, 100])
 def test_leaks_fit_the_terminal(planted: Path, width: int) -> None:
-    done = report(planted, "--leaks", width=width)
+    done = report(planted, "leaks", width=width)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= width
 
 
 def test_json_report_of_leaks(planted: Path) -> None:
-    found = json.loads(report(planted, "--leaks", "--json").stdout)
+    found = json.loads(report(planted, "leaks", "--json").stdout)
     assert found["schema"] == SCHEMA
     leak = found["leaks"][0]
     assert leak["places"][0]["function"]["name"] == "make"

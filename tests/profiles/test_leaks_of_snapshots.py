@@ -64,7 +64,7 @@ def run(path: Path, snapshots: Sequence[tuple[int, int]], *,
 
 
 def leaks_of(path: Path) -> str:
-    done = report_runs.report(path, "--leaks", width=1000)
+    done = report_runs.report(path, "leaks", width=1000)
     return done.stdout + done.stderr
 
 

@@ -52,7 +52,7 @@ def remark(path: Path, *options: str) -> list[str]:
 @pytest.mark.parametrize("compiled, is_first", [(0, False), (5, False), (20, True)])
 def test_report_states_that_compiled_code_moves_allocations(
         tmp_path: Path, compiled: int, is_first: bool) -> None:
-    """The note needs no --remarks if compiled code allocated many of the bytes."""
+    """The note needs no --notes if compiled code allocated many of the bytes."""
     log = Log()
     log.settings(lines=1)
     main = log.function("main", 1)
@@ -65,9 +65,9 @@ def test_report_states_that_compiled_code_moves_allocations(
             "an object where its value is first needed, which may be a later line or "
             "the head of the loop" % compiled)
     assert (note in lines(path, "--by", "line")) == is_first
-    assert (note in lines(path, "--by", "line", "--remarks")) == bool(compiled)
+    assert (note in lines(path, "--by", "line", "--notes")) == bool(compiled)
     assert not any("compiled lines: " in line
-                   for line in lines(path, "--by", "function", "--remarks"))
+                   for line in lines(path, "--by", "function", "--notes"))
 
 
 def test_report_by_line(path: Path) -> None:
@@ -116,17 +116,17 @@ def test_report_states_that_lines_of_callers_are_unknown(recursion: Path) -> Non
     assert places(recursion, "--by", "line") == [
         "app.py:29", "app.py:31", "app.py:4 (def)", "app.py:27"]
     assert note in lines(recursion, "--by", "line")
-    assert note in lines(recursion, "--tree", "--by", "line")
+    assert note in lines(recursion, "tree", "--by", "line")
     assert remark(recursion, "--by", "line") == []
     assert not any("lines of callers" in line
                    for line in lines(recursion, "--by", "function"))
 
 
 def test_focus_states_the_share_of_unknown_lines(path: Path, recursion: Path) -> None:
-    assert "its lines, with their callees:" in lines(recursion, "--focus", "walk")
+    assert "its lines, with their callees:" in lines(recursion, "callers", "walk")
     path.write_bytes(profile())
     assert ("its lines, with their callees (the line is unknown for 25 % of the bytes):"
-            in lines(path, "--focus", "work"))
+            in lines(path, "callers", "work"))
 
 
 def test_as_json(path: Path) -> None:
@@ -138,13 +138,13 @@ def test_as_json(path: Path) -> None:
 def test_pprof_and_opentelemetry(path: Path, tmp_path: Path) -> None:
     """The line 0 is an unknown line in these formats."""
     out = tmp_path / "app.pb.gz"
-    assert cli.main([str(path), "-o", str(out)]) == 0
+    assert cli.main(["export", str(path), "-o", str(out)]) == 0
     found = protobuf_messages.read("Pprof", gzip.decompress(out.read_bytes()))
     assert sorted(location["line"][0]["line"] for location in found["location"]) == [
         0, 0, 29, 31]
     assert {function["start_line"] for function in found["function"]} == {1, 4}
     out = tmp_path / "app.otlp.pb"
-    assert cli.main([str(path), "-o", str(out)]) == 0
+    assert cli.main(["export", str(path), "-o", str(out)]) == 0
     for of_type in otlp_request.read(out.read_bytes()).types.values():
         assert {tuple(line for _, _, line in sample.stack)
                 for sample in of_type.samples} == {(31, 29), (0, 0)}
@@ -155,10 +155,10 @@ def test_pprof_and_opentelemetry(path: Path, tmp_path: Path) -> None:
 def test_formats_without_lines_say_so(path: Path, tmp_path: Path, name: str,
                                       capsys: pytest.CaptureFixture[str]) -> None:
     said = "executed lines (a function has the line of its definition)"
-    assert cli.main([str(path), "-o", str(tmp_path / name)]) == 0
+    assert cli.main(["export", str(path), "-o", str(tmp_path / name)]) == 0
     assert said in capsys.readouterr().err
     path.write_bytes(profile(known=False))
-    assert cli.main([str(path), "-o", str(tmp_path / name)]) == 0
+    assert cli.main(["export", str(path), "-o", str(tmp_path / name)]) == 0
     assert said not in capsys.readouterr().err
 
 

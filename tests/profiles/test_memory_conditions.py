@@ -135,7 +135,7 @@ def test_a_profile_of_time_alone_has_memory(
      "none.vmprof: cannot evaluate 'rss growth > 1M': resident memory was not read"),
     (["check", "a1.vmprof", "--function", "f", "--fail-if", "rss > 1M"],
      "'rss > 1M' is about whole processes: of the filters, it supports only --process "
-     "and --mine"),
+     "and --user-code"),
     (["diff", "a1.vmprof", "--between", "a..b", "--fail-if", "rss > 1M"],
      "'rss > 1M' is about whole runs, and does not support --between"),
     (["check", "a1.vmprof", "--fail-if", "rss growth > 1M"],

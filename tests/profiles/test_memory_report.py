@@ -1,4 +1,4 @@
-"""Tests of `--memory`, the report on the use of resident memory at the end of a run."""
+"""Tests of the report on the use of resident memory at the end of a run."""
 from __future__ import annotations
 
 import json
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert cli.main([*arguments, "--memory"]) == 0
+    assert cli.main(["memory", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -132,7 +132,7 @@ def test_refuses_a_profile_without_a_reading(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile())
     assert "this profile does not contain the use of the memory: request it while " \
-        "the program runs" in run_and_fail(folder, capsys, "a.vmprof", "--memory")
+        "the program runs" in run_and_fail(folder, capsys, "memory", "a.vmprof")
 
 
 @pytest.mark.parametrize("text, why", [
@@ -145,32 +145,13 @@ def test_a_damaged_reading_is_refused(folder: Path, capsys: pytest.CaptureFixtur
                                       text: str, why: str) -> None:
     (folder / "a.vmprof").write_bytes(profile(text))
     assert "a.vmprof: the setting memory " + why in run_and_fail(
-        folder, capsys, "a.vmprof", "--memory")
-    assert cli.main(["a.vmprof"]) == 0      # other reports do not need the reading
-
-
-@pytest.mark.parametrize("arguments, why", [
-    (["--mine"], "--memory shows whole processes: of the filters, it supports only "
-                 "--process"),
-    (["--function", "f"], "--memory shows whole processes"),
-    (["--leaks"], "--leaks is another report, which does not support --memory: leave "
-                  "one of them out"),
-    (["--held"], "--held is another report, which does not support --memory: leave one "
-                 "of them out"),
-    (["--by", "type"], "--memory is another report, which does not support --by: leave "
-                       "one of them out"),
-    (["--of", "time"], "--memory is about bytes: leave out --of time"),
-    (["-o", "b.html"], "--memory: only reports support this, and not the format html"),
-])
-def test_refuses_options_that_do_not_fit(
-        folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
-        why: str) -> None:
-    (folder / "a.vmprof").write_bytes(profile(note(5)))
-    assert why in run_and_fail(folder, capsys, "a.vmprof", "--memory", *arguments)
+        folder, capsys, "memory", "a.vmprof")
+    # other reports do not need the reading
+    assert cli.main(["report", "a.vmprof"]) == 0
 
 
 def test_other_views_do_not_show_the_facts(
         folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.vmprof").write_bytes(profile(note(5)))
-    assert cli.main(["a.vmprof", "-o", "a.json"]) == 0
+    assert cli.main(["export", "a.vmprof", "-o", "a.json"]) == 0
     assert "pypy.resident" not in (folder / "a.json").read_text()

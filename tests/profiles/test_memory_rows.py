@@ -191,7 +191,7 @@ def test_the_table() -> None:
         "8 MiB of the resident memory are in transparent huge pages: all 2 MiB of such "
         "a page are resident when one byte was written to",
         "300 MiB were resident at the peak since the process began: the parts of the "
-        "peak were not recorded (ctl PID memory shows them at that time)",
+        "peak were not recorded (pypy-alloc memory PID shows them at that time)",
         "besides", "its cgroup may take 512 MiB"]
     numbers = json.loads(json.dumps(report.json(found, 123)))
     assert numbers["schema"] == report.SCHEMA and numbers["pid"] == 123

@@ -60,7 +60,7 @@ def test_retainers_are_one_sample_type(tmp_path: Path) -> None:
     """The tree of retainers is the same as in other formats."""
     out = tmp_path / "held.otlp.pb"
     path = made_held.written(tmp_path, made_held.a_tree())
-    assert cli.main([str(path), "--held", "-o", str(out)]) == 0
+    assert cli.main(["export", str(path), "-o", str(out), "--retainers"]) == 0
     (name, one), = otlp_request.read(out.read_bytes()).types.items()
     assert (name, one.unit) == ("held_space", "bytes")
     assert {tuple(function for function, _, _ in sample.stack): sample.value
@@ -129,13 +129,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log.command("/srv/worker.py --token=hidden")
     log.allocation([log.function("f")], size=5000)
     Path("app.vmprof").write_bytes(log.data())
-    assert cli.main(["app.vmprof", "--to", "otlp"]) == 0
+    assert cli.main(["export", "app.vmprof", "--format", "otlp"]) == 0
     data = gzip.decompress(Path("app.vmprof.otlp.pb.gz").read_bytes())
     assert b"hidden" not in data
     request = otlp_request.read(data)
     assert request.resource == {"service.name": "worker", "process.pid": 12,
                                 "process.runtime.name": "pypy"}
-    assert cli.main(["app.vmprof", "-o", "app.otlp.pb"]) == 0
+    assert cli.main(["export", "app.vmprof", "-o", "app.otlp.pb"]) == 0
     assert Path("app.otlp.pb").read_bytes() == data
 
 

@@ -160,7 +160,8 @@ def page(tmp_path: Path) -> Page:
     def open_(log: bytes, *actions: str) -> Json:
         (tmp_path / "app.vmprof").write_bytes(log)
         target = tmp_path / "app.html"
-        assert cli.main([str(tmp_path / "app.vmprof"), "-o", str(target)]) == 0
+        assert cli.main(["export", str(tmp_path / "app.vmprof"), "-o",
+                         str(target)]) == 0
         return opened(target, *actions)
     return open_
 
@@ -210,9 +211,9 @@ def test_buttons_and_search_change_the_view(
 
 
 def test_retainers_are_those_of_the_report(page: Page, tmp_path: Path) -> None:
-    """The title, the cells and the notes are the same as in the text of `--held`."""
+    """The title, the cells and the notes are the same as in the text of `retainers`."""
     found, = page(made_held.a_log().data())["held"]
-    title, _, *text = lines(tmp_path / "app.vmprof", "--held")
+    title, _, *text = lines(tmp_path / "app.vmprof", "retainers")
     assert found["texts"][:2] == ["Retainers", title]
     assert [" ".join(" ".join(row).split()) for row in found["rows"]] == [
         " ".join(row.split()) for row in text[:len(found["rows"])]]
@@ -246,14 +247,14 @@ def test_page_has_the_reason_for_missing_retainers(page: Page) -> None:
 
 
 @pytest.mark.parametrize("options, has_it", [
-    ((), True), (("--mine",), True), (("--function", "main"), False)])
+    ((), True), (("--user-code",), True), (("--function", "main"), False)])
 def test_page_has_no_retainers_if_the_samples_are_filtered(
         tmp_path: Path, options: tuple[str, ...], has_it: bool) -> None:
     """The retainers keep all live objects, and cannot be filtered."""
     assert table.make(a_heap())["held"] == []
     path, target = tmp_path / "app.vmprof", tmp_path / "app.html"
     path.write_bytes(made_held.a_log().data())
-    assert cli.main([str(path), "-o", str(target), *options]) == 0
+    assert cli.main(["export", str(path), "-o", str(target), *options]) == 0
     assert bool(json.loads(Parsed(target.read_text("utf-8")).texts["profile"])[
         "held"]) == has_it
 

@@ -208,7 +208,7 @@ def test_segments_are_found_next_to_the_first(tmp_path: pathlib.Path,
 def test_refuses_segments_that_cannot_be_merged(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = write(tmp_path, app=first(), app_w3=second(3))
-    assert cli.main([paths[0]]) == 2
+    assert cli.main(["report", paths[0]]) == 2
     assert capsys.readouterr().err == (
         "vmprof-convert: segments of this profile are missing between number 1 and "
         "number 3: name them, too, or name only the earlier segments\n")
@@ -242,7 +242,7 @@ def test_reports_of_inherited_objects(
 
     def sums(*options: str) -> dict[str, tuple[int, int]]:
         """Return the numbers of allocated and of live samples."""
-        assert cli.main([path, "--json", *options]) in (0, None)
+        assert cli.main(["report", path, "--json", *options]) in (0, None)
         found = json.loads(capsys.readouterr().out)
         assert any("inherited: " in line for line in found["remarks"])
         return {name: (figures["allocated"]["samples"], figures["alive"]["samples"])
@@ -250,7 +250,7 @@ def test_reports_of_inherited_objects(
                     (row["function"]["name"], row["self"]) for row in found["rows"])]}
 
     assert sums() == {"sum": (1, 2), "g": (1, 0), "h": (0, 1), "[stack lost]": (0, 1)}
-    assert sums("--function", "h", "--fate", "alive") == {"sum": (0, 1), "h": (0, 1)}
+    assert sums("--function", "h", "--outcome", "alive") == {"sum": (0, 1), "h": (0, 1)}
     assert sums("--at", "0.00000001")["sum"] == (1, 4)
 
 
@@ -315,6 +315,6 @@ def test_leaks_include_inherited_objects(tmp_path: pathlib.Path) -> None:
 def test_firefox_profile_omits_inherited_objects(
         tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     (path,) = write(tmp_path, app=third())
-    assert cli.main([path, "-o", str(tmp_path / "app.json")]) in (0, None)
+    assert cli.main(["export", path, "-o", str(tmp_path / "app.json")]) in (0, None)
     assert capsys.readouterr().err.startswith(
         "vmprof-convert: not included: 3 sampled objects of earlier segments")

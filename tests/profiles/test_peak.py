@@ -115,6 +115,6 @@ def test_refuses_profiles_without_a_peak(tmp_path: Path) -> None:
         path, "--at", "peak")
     assert "invalid number of seconds 'top': write 0 or more, such as 2.5, or peak" in (
         refused(path, "--at", "top"))
-    done = report(Path("-"), "--at", "peak", command="convert")
+    done = report(Path("-"), "--at", "peak", program="convert")
     assert done.returncode == 2
     assert "standard input can be read only once" in done.stderr

@@ -56,7 +56,7 @@ def pprof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def write(log: bytes, *options: str, name: str = "app") -> str:
     """Convert a log with vmprof-convert, and return the name of the output."""
     Path(name + ".vmprof").write_bytes(log)
-    assert cli.main([name + ".vmprof", "-o", name + ".pb.gz", *options]) == 0
+    assert cli.main(["export", name + ".vmprof", "-o", name + ".pb.gz", *options]) == 0
     return name + ".pb.gz"
 
 
@@ -114,7 +114,7 @@ def test_bytes_and_objects_of_each_function(pprof: Run) -> None:
 
 def test_stacks_of_retainers_are_reference_paths(pprof: Run) -> None:
     """The bytes of each path are the exact retained sizes."""
-    samples = raw(pprof("-raw", write(a_tree().data(), "--held")))
+    samples = raw(pprof("-raw", write(a_tree().data(), "--retainers")))
     assert {sample.functions: sample.values for sample in samples} == {
         tuple(part.replace("app.py", "app") for part in stack): {"held_space": size}
         for stack, size in TREE.items()}
@@ -196,7 +196,7 @@ def test_several_processes_have_a_label(pprof: Run) -> None:
         log.command("worker.py")
         log.allocation([log.function("f")], size=pid * 1000, thread=pid)
         Path("%d.vmprof" % pid).write_bytes(log.data())
-    assert cli.main(["11.vmprof", "12.vmprof", "-o", "both.pb.gz"]) == 0
+    assert cli.main(["export", "11.vmprof", "12.vmprof", "-o", "both.pb.gz"]) == 0
     assert sorted((sample.labels["process"], sample.labels["thread"],
                    sample.values["alloc_space"])
                   for sample in raw(pprof("-raw", "both.pb.gz"))) == [

@@ -68,7 +68,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def as_json(path: Path, *options: str) -> dict[str, Any]:
-    done = report(path, "--json", *options, command="convert")
+    done = report(path, *options, "--json", program="convert")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -110,7 +110,7 @@ def test_profiles_of_another_run_are_ignored(run: Path) -> None:
     path.write_bytes(other.data())
     run.with_name("app.x.vmprof").write_bytes(other.data())
     assert as_json(run)["samples"] == 5
-    assert refused(run, str(path), command="convert").endswith(
+    assert refused(run, str(path), program="convert").endswith(
         "the 2 profiles are of 2 runs: open each run separately")
 
 
@@ -122,7 +122,7 @@ def test_refuses_to_merge_profiles_without_a_run(run: Path) -> None:
     path = run.with_name("other.vmprof")
     path.write_bytes(other.data())
     for first, second in ((run, path), (path, run)):
-        assert refused(first, str(second), command="convert").endswith(
+        assert refused(first, str(second), program="convert").endswith(
             "other.vmprof: cannot be merged with other profiles, because it has no run "
             "ID (stock vmprof's profiles have none): open it separately")
     assert as_json(path)["samples"] == 1
@@ -138,13 +138,14 @@ def test_whole_records_of_a_killed_child_count(run: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "by 3 processes" in done.stdout and "worker" in done.stdout
     assert "cut off" in refused(child)
-    assert report(run, "--to", "collapsed", command="convert").returncode == 0
+    done = report(run, "export", "--format", "collapsed", program="convert")
+    assert done.returncode == 0
 
 
 def test_a_copy_of_a_profile_is_ignored(run: Path) -> None:
     copy = run.with_name("app.11-2.vmprof")
     copy.write_bytes(run.with_name("app.11.vmprof").read_bytes())
-    done = report(run, "--json", command="convert")
+    done = report(run, "--json", program="convert")
     assert json.loads(done.stdout)["samples"] == 5
     assert done.stderr == (
         "vmprof-convert: %s was left out, because it is of the same process as %s\n"
@@ -153,7 +154,7 @@ def test_a_copy_of_a_profile_is_ignored(run: Path) -> None:
 
 def test_hostile_names_of_processes_with_leaks_are_escaped(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, name, command="a\x1b[31m\nb") for name in "xy"]
-    done = report(paths[0], str(paths[1]), "--leaks")
+    done = report(paths[0], "leaks", str(paths[1]))
     assert (done.returncode, done.stderr) == (0, "")
     assert all(line.isprintable() for line in done.stdout.split("\n"))
     assert "\n4321 a" in done.stdout
@@ -191,7 +192,7 @@ def test_filters(run: Path, tmp_path: Path, options: tuple[str, ...],
                  samples: int) -> None:
     assert as_json(run, *options)["samples"] == samples
     target = tmp_path / "a.json"
-    assert cli.main([str(run), "-o", str(target), *options]) == 0
+    assert cli.main(["export", str(run), "-o", str(target), *options]) == 0
     firefox = json.loads(target.read_text())
     counts = {entry["label"]: entry["value"] for section in firefox["meta"]["extra"]
               for entry in section["entries"]}
@@ -314,7 +315,7 @@ def leaking(folder: Path, name: str, keeps: bool = True, collections: int = 10,
 def test_leaks_of_all_processes_and_of_each_process(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, "a", keeps=False), leaking(tmp_path, "b"),
              leaking(tmp_path, "c", collections=0)]
-    options = [*map(str, paths[1:]), "--leaks"]
+    options = ["leaks", *map(str, paths[1:])]
     found = lines(paths[0], *options)
     assert found[0].startswith("leak: app.Leaf  keep")
     assert any("three heap snapshots or major collections of each of 2 processes"
@@ -334,9 +335,9 @@ def test_leaks_of_all_processes_and_of_each_process(tmp_path: Path) -> None:
 
 def test_leaks_if_no_process_has_enough_snapshots(tmp_path: Path) -> None:
     paths = [leaking(tmp_path, name, collections=0) for name in "ab"]
-    assert ("none of the 2 processes can be examined; process 4321: --leaks compares "
-            "three heap snapshots or major collections") in refused(
-                paths[0], str(paths[1]), "--leaks")
+    assert ("none of the 2 processes can be examined; process 4321: the command "
+            "leaks compares three heap snapshots or major collections") in refused(
+                paths[0], "leaks", str(paths[1]))
 
 
 @pytest.mark.parametrize("asked,misspelt", [
@@ -349,11 +350,10 @@ def test_leaks_of_a_filter_that_matches_only_some_processes(
     heap.allocate("main idle", ("app.Other", 64, math.inf))
     first = tmp_path / "first.vmprof"
     first.write_bytes(heap.data())
-    found = lines(first, str(leaking(tmp_path, "b")), "--leaks", *asked)
+    found = lines(first, "leaks", str(leaking(tmp_path, "b")), *asked)
     assert any(line.startswith("leak: app.Leaf  keep") for line in found)
     assert "4321: not included: the requested items are missing" in found
-    assert misspelt[1] in refused(first, str(tmp_path / "b.vmprof"), "--leaks",
-                                  *misspelt)
+    assert misspelt[1] in refused(first, "leaks", str(tmp_path / "b.vmprof"), *misspelt)
 
 
 def test_refuses_a_pipe_among_several_profiles(run: Path) -> None:
@@ -368,7 +368,7 @@ def test_refuses_a_pipe_among_several_profiles(run: Path) -> None:
 
 def in_firefox(path: Path, *more: str) -> Json:
     target = path.parent / "a.json"
-    assert cli.main([str(path), *more, "-o", str(target)]) == 0
+    assert cli.main(["export", str(path), *more, "-o", str(target)]) == 0
     found: Json = json.loads(target.read_text())
     assert firefox_rules.violations(found) == []
     return found

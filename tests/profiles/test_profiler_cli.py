@@ -114,7 +114,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opener]:
             paths.append(home / ("app%d.vmprof" % number))
             paths[-1].write_bytes(log)
         target = home / (session.name + ".json.gz")
-        assert cli.main([*map(str, paths), "-o", str(target)]) == 0
+        assert cli.main(["export", *map(str, paths), "-o", str(target)]) == 0
         sessions.append(session)
         session.load(target)
         return session

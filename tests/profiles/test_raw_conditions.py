@@ -1,4 +1,4 @@
-"""Tests of `--fail-if` and `--leaks` with native memory, which malloc gives C code."""
+"""Tests of `--fail-if` and of leaks with native memory, which malloc gives C code."""
 from __future__ import annotations
 
 import json
@@ -117,9 +117,9 @@ def test_native_memory_and_the_heap_are_separate(
     assert "failed: alive > 400k: alive is 500 KiB" in said
     assert "passed: raw > 200k: raw alive is 100 KiB" in said
     assert "passed: allocated > 550k: allocated is 500 KiB" in said
-    # with --raw, all conditions are about native memory
+    # with --native-memory, all conditions are about native memory
     assert "alive > 99k: raw alive is 100 KiB" in ended(
-        capsys, "check", "a.vmprof", "--raw", "--fail-if", "alive > 99k")[1]
+        capsys, "check", "a.vmprof", "--native-memory", "--fail-if", "alive > 99k")[1]
 
 
 def test_filters_select_blocks(folder: Path,
@@ -135,7 +135,7 @@ def test_filters_select_blocks(folder: Path,
     ("alive growth > 1k", 0)])
 def test_growth_from_one_run_to_another(
         folder: Path, capsys: pytest.CaptureFixture[str], text: str, code: int) -> None:
-    for options in [], ["--raw"] * text.startswith("raw"):
+    for options in [], ["--native-memory"] * text.startswith("raw"):
         found, said = ended(capsys, "diff", "a.vmprof", "b.vmprof", *options,
                             "--fail-if", text)
         assert (found, "%s: %s: " % (("passed", "failed")[code], text) in said) == (
@@ -156,8 +156,9 @@ def test_growth_within_a_run(folder: Path, capsys: pytest.CaptureFixture[str],
             ("leak", "75k", 1), ("leak", "82k", 0), ("*", "20k", 1), ("*", "26k", 0),
             ("work", "0", 0)):
         found, said = ended(
-            capsys, "diff", "a.vmprof", "--between", between, "--raw", "--sort",
-            "alive", "--function", function, "--fail-if", "raw growth > " + limit)
+            capsys, "diff", "a.vmprof", "--between", between, "--native-memory",
+            "--sort", "alive", "--function", function, "--fail-if",
+            "raw growth > " + limit)
         assert found == code, said
         assert "may be garbage" not in said and "unclear" not in said
 
@@ -189,9 +190,9 @@ def test_refuses_a_profile_without_native_memory(
     (tmp_path / "heap.vmprof").write_bytes(log.data())
     for command in (["check", "heap.vmprof"], ["diff", "a.vmprof", "heap.vmprof"]):
         assert (
-            "heap.vmprof: the profile has no samples of native memory, which --raw and "
-            "conditions such as 'raw growth > 10M' need: start the program with "
-            "--raw-memory") in run_and_fail(
+            "heap.vmprof: the profile has no samples of native memory, which "
+            "--native-memory and conditions such as 'raw growth > 10M' need: start the "
+            "program with --native-memory") in run_and_fail(
                 tmp_path, capsys, *command, "--fail-if", "raw > 1G")
 
 
@@ -215,7 +216,7 @@ def test_refuses_conditions_if_the_sampler_missed_frees(
         "native memory, as malloc counts it: 5 KiB in use when sampling began, 106 KiB "
         "at the end")
     for command in (["check", "bad.vmprof"], ["diff", "bad.vmprof", "good.vmprof"],
-                    ["check", "bad.vmprof", "--function", "work", "--raw"]):
+                    ["check", "bad.vmprof", "--function", "work", "--native-memory"]):
         for limit in "10k", "1G":
             assert ("bad.vmprof: cannot evaluate 'raw > %s': the samples count 8"
                     % limit) in run_and_fail(
@@ -252,25 +253,24 @@ def test_refuses_conditions_without_the_count_of_malloc(
     # the number of allocated bytes does not need the count
     assert ended(capsys, "check", "killed.vmprof", "--fail-if",
                  "raw allocated > 50k")[0] == 1
-    for command in (["killed.vmprof", "--to", "table"], ["diff", "killed.vmprof",
-                                                         "good.vmprof"]):
+    for command in (["report", "killed.vmprof"],
+                    ["diff", "killed.vmprof", "good.vmprof"]):
         assert ("unchecked: malloc's own count is missing"
-                in ended(capsys, *command, "--raw")[1])
+                in ended(capsys, *command, "--native-memory")[1])
 
 
 def test_refuses_leaks_if_the_sampler_missed_frees(
         write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write("bad", kept=100, given_back=10, counted=20)
     assert "cannot evaluate leaks of native memory: the samples count 8" in (
-        run_and_fail(tmp_path, capsys, "bad.vmprof", "--to", "table", "--leaks",
-                     "--raw"))
+        run_and_fail(tmp_path, capsys, "leaks", "bad.vmprof", "--native-memory"))
 
 
 @pytest.mark.parametrize("condition", ["peak > 1M", "rss growth > 1M"])
 def test_refuses_conditions_of_the_process_with_option_raw(
         folder: Path, capsys: pytest.CaptureFixture[str], condition: str) -> None:
     assert "'%s' is about the process, and not about native memory" % condition in (
-        run_and_fail(folder, capsys, "diff", "a.vmprof", "b.vmprof", "--raw",
+        run_and_fail(folder, capsys, "diff", "a.vmprof", "b.vmprof", "--native-memory",
                      "--fail-if", condition))
 
 
@@ -292,7 +292,8 @@ def test_standard_input_is_read_once(
         monkeypatch.setattr("sys.__stdin__", file)
         assert "'raw ...' of --fail-if reads the profile separately" in run_and_fail(
             folder, capsys, "check", "-", "--fail-if", "raw > 1")
-        assert ended(capsys, "check", "-", "--raw", "--fail-if", "raw > 99k")[0] == 1
+        assert ended(capsys, "check", "-", "--native-memory", "--fail-if",
+                     "raw > 99k")[0] == 1
 
 
 @pytest.mark.parametrize("counted, is_seen", [(105, True), (20480, False)])
@@ -303,28 +304,28 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
     for kept, verdict in (100, "leak: "), (0, "no leak was found in "):
         write("a", kept=kept, given_back=1000, counted=counted - (100 - kept),
               has_marks=False, majors=9)
-        code, out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")
+        code, out = ended(capsys, "leaks", "a.vmprof", "--native-memory")
         assert code == 0, out
         assert ("more than the sampled blocks explain" in out) == (not is_seen), out
         assert verdict in out
         assert ("no leak was found in native memory" in out) == (is_seen and not kept)
-        cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
+        cli.main(["leaks", "a.vmprof", "--json", "--native-memory"])
         unseen = json.loads(capsys.readouterr().out)["unseen_bytes"]
         assert unseen == (0.0 if is_seen else pytest.approx(
             (counted - 105) * KIB, rel=0.01)), unseen
         # the report of allocations has the same warning
         assert ("incomplete: malloc's own count grew by" in ended(
-            capsys, "a.vmprof", "--to", "table", "--raw")[1]) == (not is_seen)
+            capsys, "a.vmprof", "--native-memory")[1]) == (not is_seen)
 
 
 def test_without_mallocs_count_only_sampled_blocks_have_a_verdict(
         write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     """The profile of a killed process lacks malloc's own count of the used bytes."""
     write("a", given_back=1000, has_marks=False, majors=9, counted=None)
-    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    out = ended(capsys, "leaks", "a.vmprof", "--native-memory")[1]
     assert out.startswith("no leak was found in the blocks that were sampled: ")
     assert "whether native memory that was not sampled grew is unknown" in out
-    cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
+    cli.main(["leaks", "a.vmprof", "--json", "--native-memory"])
     assert json.loads(capsys.readouterr().out)["unseen_bytes"] is None
 
 
@@ -335,7 +336,7 @@ def test_differences_are_compared_with_mallocs_count(
     """Two equal sets of samples do not show that native memory has not grown."""
     write("a", kept=100, counted=105)
     write("b", kept=100, counted=counted)
-    code, out = ended(capsys, "diff", "a.vmprof", "b.vmprof", "--raw")
+    code, out = ended(capsys, "diff", "a.vmprof", "b.vmprof", "--native-memory")
     assert code == 0, out
     assert ("incomplete: malloc's own count grew by 19" in out) == is_said, out
 
@@ -345,7 +346,7 @@ def test_growth_is_called_a_cache_only_if_garbage_is_known(
         write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:
     """Garbage of one window that is freed in the other window may hide a leak."""
     write("a", kept=1000, has_marks=False, majors=majors, seconds=6, counted=1005)
-    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    out = ended(capsys, "leaks", "a.vmprof", "--native-memory")[1]
     assert ("slows down, like a cache that fills: " in out) == (majors == 9), out
     assert ("leak, cache or garbage: " in out) == (majors == 2), out
     assert ("no clear growth in both windows was found, although freed garbage may "
@@ -357,7 +358,7 @@ def test_leak_of_a_function_that_is_compiled_later_is_not_a_cache(
         write: Write, capsys: pytest.CaptureFixture[str], compiled: int) -> None:
     """The blocks of interpreted code stay in use, and compiled code adds others."""
     write("a", kept=1000, has_marks=False, majors=9, compiled=compiled, counted=1005)
-    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    out = ended(capsys, "leaks", "a.vmprof", "--native-memory")[1]
     assert "like a cache" not in out, out
     assert "malloc (JIT code) leak app.py:1" in out, out
 
@@ -366,12 +367,12 @@ def test_leak_of_a_function_that_is_compiled_later_is_not_a_cache(
 def test_few_major_collections_do_not_show_leaks_of_native_memory(
         write: Write, capsys: pytest.CaptureFixture[str], majors: int) -> None:
     write("a", kept=100, has_marks=False, majors=majors)
-    out = ended(capsys, "a.vmprof", "--to", "table", "--leaks", "--raw")[1]
+    out = ended(capsys, "leaks", "a.vmprof", "--native-memory")[1]
     assert out.startswith("whether native memory leaks is unknown: ")
     assert "there are too few (%d in the whole run)" % majors in out
     assert "leak, or garbage: " in out
     assert "leak: " not in out
-    cli.main(["a.vmprof", "--to", "json", "--leaks", "--raw"])
+    cli.main(["leaks", "a.vmprof", "--json", "--native-memory"])
     assert json.loads(capsys.readouterr().out)["shows_leaks"] is False
 
 
@@ -398,7 +399,8 @@ def test_native_memory_is_compared_after_its_finalizers(
         log.event(3, (second + 1) * SECOND, 0, second + 1)
     log.figure(10, 0, 0)
     (tmp_path / "saw.vmprof").write_bytes(log.data())
-    code = cli.main([str(tmp_path / "saw.vmprof"), "--to", "json", "--leaks", "--raw"])
+    code = cli.main(["leaks", str(tmp_path / "saw.vmprof"), "--json",
+                     "--native-memory"])
     found = json.loads(capsys.readouterr().out)
     assert code == 0 and found["shows_leaks"]
     assert found["slowing"] == []

@@ -546,7 +546,7 @@ def test_summary_of_a_profile_without_allocations() -> None:
     assert text(readers.read_bytes(log.data())) == (
         "no allocation samples: the profile was taken without "
         "--allocation-sampling\n"
-        "CPU samples: 1; --of time sums them, and --view shows them\n")
+        "CPU samples: 1; --of time sums them, and the command view shows them\n")
 
 
 def test_summary_hides_pypy_s_work_before_and_after_the_program() -> None:

@@ -289,21 +289,23 @@ def test_report_that_can_not_be_written(tmp_path: Path) -> None:
         "device\n")
 
 
-@pytest.mark.parametrize("options", [[], ["-o", "-"], ["--to", "firefox", "-o", "-"]])
-@pytest.mark.parametrize("command", report_runs.COMMANDS.values())
-def test_standard_output_that_is_closed(tmp_path: Path, command: list[str],
+@pytest.mark.parametrize("options", [
+    ["report"], ["report", "-o", "-"], ["export", "--format", "firefox", "-o", "-"]])
+@pytest.mark.parametrize("program", report_runs.PROGRAMS.values())
+def test_standard_output_that_is_closed(tmp_path: Path, program: str,
                                         options: list[str]) -> None:
     path = write(tmp_path, sampled())
     done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
-         *options], stderr=subprocess.PIPE, text=True, timeout=300)
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", program, *options,
+         str(path)], stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode == 2
     assert done.stderr.endswith(": cannot write to standard output: it is closed\n")
     assert done.stderr.count("\n") == 1
     # an output file does not need standard output
     done = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", *command, str(path),
-         "-o", str(tmp_path / "a.md")], stderr=subprocess.PIPE, text=True, timeout=300)
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", program, "report",
+         str(path), "-o", str(tmp_path / "a.md")],
+        stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "a.md").read_text().startswith("allocated in ")
 
@@ -311,21 +313,21 @@ def test_standard_output_that_is_closed(tmp_path: Path, command: list[str],
 def test_standard_input_and_errors_that_are_closed(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "vmprof_convert",
-         "-"], capture_output=True, text=True, timeout=300)
+         "report", "-"], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "vmprof-convert: standard input: it is closed\n"
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "vmprof_convert",
-         str(tmp_path / "no")], capture_output=True, text=True, timeout=300)
+         "report", str(tmp_path / "no")], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("options", [[], ["--to", "firefox"]])
+@pytest.mark.parametrize("options", [["report"], ["export", "--format", "firefox"]])
 def test_standard_output_on_a_full_disk(tmp_path: Path, options: list[str]) -> None:
     path = write(tmp_path, sampled())
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "vmprof_convert", str(path), "-o", "-", *options],
+            [sys.executable, "-m", "vmprof_convert", *options, str(path), "-o", "-"],
             stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (
         2, "vmprof-convert: cannot write to standard output: No space left on device\n")

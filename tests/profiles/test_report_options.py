@@ -12,7 +12,7 @@ import pytest
 
 from made_heap import Heap
 from made_profiles import LINES, Log
-from report_runs import COMMANDS, lines, refused, report
+from report_runs import PROGRAMS, lines, refused, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.summary import Choice, summarize
 from vmprof_convert.meaning.lifetimes import STILL_ALIVE
@@ -108,7 +108,7 @@ def test_option_group_storage_counts_storage_as_its_owner(path: Path) -> None:
 
 
 def test_option_hide_internal_hides_internal_types(path: Path) -> None:
-    found = lines(path, "--by", "type", "--hide-internal", "--remarks")
+    found = lines(path, "--by", "type", "--hide-internal", "--notes")
     assert "<JIT frame>" not in last_words(found)
     assert any(re.fullmatch(r"hidden: \d+(\.\d+)? KiB of internal objects of the "
                             "interpreter", line) for line in found)
@@ -195,7 +195,7 @@ def test_refuses_invalid_rows(path: Path, by: str) -> None:
         "line,type" % by)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("options,why", [
     (("--by", "type"), "there are no types of objects in this profile, which --by "
                        "type needs: it was taken without them"),
@@ -206,8 +206,8 @@ def test_refuses_invalid_rows(path: Path, by: str) -> None:
                       "needs"),
 ])
 def test_refuses_options_that_need_missing_data(plain: Path, options: tuple[str, ...],
-                                                why: str, command: str) -> None:
-    done = report(plain, *options, command=command)
+                                                why: str, program: str) -> None:
+    done = report(plain, *options, program=program)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1 and ": " + why in done.stderr
 
@@ -219,13 +219,13 @@ def test_table_without_lifetimes_has_no_columns_of_outcomes(plain: Path) -> None
 
 
 @pytest.mark.parametrize("options", [
-    (), ("--by", "type"), ("--json",), ("--markdown",), ("--tree",),
-    ("--focus", "keep"), ("--mine",), ("--fate", "alive"),
+    (), ("--by", "type"), ("--json",), ("--markdown",), ("tree",),
+    ("callers", "keep"), ("--user-code",), ("--outcome", "alive"),
     ("--by", "line,type", "--sort", "alive"),
     ("-n", "1", "--sort", "total"), ("--at", "0.0001")])
 def test_both_commands_say_the_same(path: Path, options: tuple[str, ...]) -> None:
     one = report(path, *options)
-    other = report(path, *options, command="convert")
+    other = report(path, *options, program="convert")
     assert one.stdout == other.stdout != ""
     assert (one.returncode, other.returncode) == (0, 0)
     assert (one.stderr, other.stderr) == ("", "")
@@ -236,7 +236,7 @@ def test_both_commands_say_the_same(path: Path, options: tuple[str, ...]) -> Non
 
 
 def as_json(path: Path, *options: str) -> dict[str, Any]:
-    done = report(path, "--json", *options)
+    done = report(path, *options, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["schema"] == "vmprof-allocation-report-1"
@@ -343,5 +343,5 @@ def test_memory_of_the_bookkeeping(path: Path, tmp_path: Path) -> None:
     assert [process["bookkeeping"] for process in both["processes"]] == [381_000] * 2
     (tmp_path / "app.2.vmprof").unlink()
     assert ("bookkeeping: the sampler's data on objects took at most 372 KiB of the "
-            "process's memory") in lines(profile, "--remarks")
+            "process's memory") in lines(profile, "--notes")
     assert as_json(profile)["bookkeeping"] == 381_000

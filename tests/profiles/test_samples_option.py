@@ -80,8 +80,8 @@ def written(folder: Path, data: bytes, to: str, *options: str) -> tuple[bytes, s
     """Run the command, and return its output file and its messages."""
     (folder / "app.vmprof").write_bytes(data)
     out = folder / ("out." + to)
-    done = report_runs.report(folder / "app.vmprof", "--to", to, "-o", str(out),
-                              *options, command="convert")
+    done = report_runs.report(folder / "app.vmprof", "export", "--format", to, "-o",
+                              str(out), *options, program="convert")
     assert done.returncode == 0, done.stderr
     return out.read_bytes(), done.stderr
 
@@ -219,7 +219,7 @@ def test_refuses_an_invalid_number(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.vmprof").write_bytes(large(100))
-    said = run_and_fail(tmp_path, capsys, "app.vmprof", "--to", "pprof",
+    said = run_and_fail(tmp_path, capsys, "export", "app.vmprof", "--format", "pprof",
                         "--samples=" + number)
     assert ("invalid number of samples %r: write 1 or more, or 0 for all" % number
             in said)
@@ -261,8 +261,8 @@ def test_a_difference_has_one_message_for_both_sides(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = r"downsampled: \d+ of 6000 allocation samples were kept"
     assert len(re.findall(said, done.stdout)) == 1
-    done = report_runs.called("convert", ["diff", *paths, "--samples", "1000", "--to",
-                                          "collapsed"], {})
+    done = report_runs.called("convert", ["diff", *paths, "--samples", "1000",
+                                          "--format", "collapsed"], {})
     assert done.returncode == 0 and len(re.findall(said, done.stderr)) == 1
     assert "downsampled" not in report_runs.called(
         "convert", ["diff", *paths], {}).stdout
@@ -284,8 +284,8 @@ def test_the_limit_is_for_all_processes_together(tmp_path: Path) -> None:
             2000, number, run="a", pid=100 + number, clock=10**9 + number * 5000,
             **({"parent": 100} if number else {})))
     out = tmp_path / "out.json"
-    done = report_runs.report(tmp_path / "app.vmprof", "-o", str(out), "--samples",
-                              "1000", command="convert")
+    done = report_runs.report(tmp_path / "app.vmprof", "export", "-o", str(out),
+                              "--samples", "1000", program="convert")
     found = re.search(r"downsampled: (\d+) of 6000 allocation samples", done.stderr)
     assert found and 300 < int(found[1]) <= 1000
     profile = json.loads(out.read_bytes())
@@ -331,8 +331,8 @@ def test_memory_is_bounded_by_the_remaining_samples(
     path = tmp_path / "app.vmprof"
     path.write_bytes(gzip.compress(made_profiles.large(count, 4, 50, facts=True), 1))
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, path, "--to", "firefox", *options, "-o",
-         tmp_path / "out.json"], capture_output=True, text=True)
+        [sys.executable, "-c", SCRIPT, "export", path, "--format", "firefox", *options,
+         "-o", tmp_path / "out.json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "of %d allocation samples were kept" % count in done.stderr
     assert int(done.stdout.split()[-1]) < most

@@ -1,4 +1,4 @@
-"""Tests of filters, which all formats share, and of `--mine`."""
+"""Tests of filters, which all formats share, and of `--user-code`."""
 from __future__ import annotations
 
 import json
@@ -12,7 +12,7 @@ import calls
 import firefox_rules
 from made_heap import Heap
 from made_profiles import Log
-from report_runs import COMMANDS, as_json, lines, refused
+from report_runs import PROGRAMS, as_json, lines, refused
 from vmprof_convert import cli, readers
 from vmprof_convert.analysis.selection import Selection, select
 from vmprof_convert.analysis.summary import Choice, summarize
@@ -51,7 +51,7 @@ def allocated(path: Path, *options: str) -> int:
 def in_firefox(path: Path, folder: Path, *options: str) -> int:
     """Return the allocated bytes in the Firefox profile that these options give."""
     out = folder / "out.json"
-    assert cli.main([str(path), "-o", str(out), *options]) == 0
+    assert cli.main(["export", str(path), "-o", str(out), *options]) == 0
     profile = json.loads(out.read_bytes())
     assert firefox_rules.violations(profile) == []
     return sum(int(weight) for thread in profile["threads"]
@@ -88,7 +88,7 @@ ALL = sum(calls.CALLS.values())
     (("--thread", "1000", "--thread", "2000"), ALL),
     (("--time", "0..1"), 1000), (("--time", "1..3"), 6000),
     (("--time", "..2"), 3000), (("--time", "10.."), 5),
-    (("--time", "0..1", "--mine"), 1000),
+    (("--time", "0..1", "--user-code"), 1000),
 ])
 def test_filters_select_the_same_samples_in_all_formats(
         path: Path, tmp_path: Path, options: tuple[str, ...], expected: int) -> None:
@@ -109,8 +109,8 @@ def test_report_names_the_filters(path: Path) -> None:
 @pytest.mark.parametrize("options,expected", [
     (("--type", "app.Kept"), 6400), (("--type", "app.*"), 9600),
     (("--type", "list", "--type", "app.Short"), 7200),
-    (("--fate", "allocated"), 13600), (("--fate", "died-young"), None),
-    (("--fate", "alive,freed-later,died-young"), 13600),
+    (("--outcome", "allocated"), 13600), (("--outcome", "died-young"), None),
+    (("--outcome", "alive,freed-later,died-young"), 13600),
 ])
 def test_filters_by_type_and_outcome(
         heap: Path, tmp_path: Path, options: tuple[str, ...],
@@ -128,12 +128,12 @@ def test_filter_by_outcome_at_a_time(heap: Path) -> None:
     profile = readers.read(heap)
     half = profile.end // 2
     alive = summarize(profile, None, Choice(at=half)).figures.bytes("alive").value
-    assert allocated(heap, "--fate", "alive", "--at", "%.9f" % (half / 1e9)) == (
+    assert allocated(heap, "--outcome", "alive", "--at", "%.9f" % (half / 1e9)) == (
         round(alive))
     assert alive != summarize(profile).figures.bytes("alive").value
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("options,why", [
     (("--function", "indx"), "no function that was sampled is called 'indx': write "
      "--function with the name of one, or with *; there is 'index'"),
@@ -142,22 +142,17 @@ def test_filter_by_outcome_at_a_time(heap: Path) -> None:
     (("--file", "no.py"), "no function that was sampled is in 'no.py'"),
     (("--file", "jinja/loader.py"), "a folder, or *; there is 'jinja/loaders.py'"),
     (("--type", "int"), "there are no types of objects in this profile"),
-    (("--fate", "alive"), "this profile has no outcomes of objects"),
+    (("--outcome", "alive"), "this profile has no outcomes of objects"),
     (("--time", "99.."), "there is no --time 99..: the profile ends after 10"),
-    (("--focus", "rendr"), "no function that was sampled is called 'rendr': write "
-     "--focus with its name, with its file's (app.py:main), or with *; there is "
+    (("callers", "rendr"), "no function that was sampled is called 'rendr': write "
+     "its name, its file and name (app.py:main), or a pattern with *; there is "
      "'render'"),
-    (("--focus", "index", "--tree"), "are two reports"),
-    (("--focus", "index", "--by", "line"), "--focus does not support --by"),
-    (("--tree", "--by", "type"), "--tree does not support --by type"),
-    (("--leaks", "--tree"), "--leaks is another report, which does not support --tree: "
-                            "leave one of them out"),
-    (("--leaks", "--fate", "alive"),
-     "--leaks compares the objects that were allocated and freed"),
+    (("tree", "--by", "type"), "invalid kind of row 'type': write function, line"),
+    (("tree", "--by", "line,type"), "invalid kind of row 'line,type'"),
 ])
 def test_refuses_invalid_filters_and_options(
-        path: Path, command: str, options: tuple[str, ...], why: str) -> None:
-    said = refused(path, *options, command=command)
+        path: Path, program: str, options: tuple[str, ...], why: str) -> None:
+    said = refused(path, *options, program=program)
     assert why in said, said
 
 
@@ -192,16 +187,16 @@ def test_filter_by_the_name_of_a_thread(
     assert in_firefox(named, tmp_path, *options) == expected
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", ["7", "pool", "-1", "\u0663", "9" * 30])
 def test_refuses_an_unknown_thread(path: Path, named: Path, name: str,
-                                   command: str) -> None:
+                                   program: str) -> None:
     option = "--thread=" + name
     why = "no thread of this profile is called '%s'" % name
-    said = refused(named, option, command=command)
+    said = refused(named, option, program=program)
     assert why in said
     assert said.endswith(": 1000 (MainThread), 2000 (pool-1), 3000 (idle)")
-    assert refused(path, option, command=command).endswith(": 1000, 2000")
+    assert refused(path, option, program=program).endswith(": 1000, 2000")
 
 
 def test_error_names_ten_of_many_threads(tmp_path: Path) -> None:
@@ -223,8 +218,8 @@ def test_a_filter_that_matches_no_sample(
         named: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
     """The thread exists, so that the report is empty, and not an error."""
     assert allocated(named, *options) == 0
-    said = refused(named, "-o", str(tmp_path / "out.json"), *options,
-                   command="convert")
+    said = refused(named, "export", "-o", str(tmp_path / "out.json"), *options,
+                   program="convert")
     assert "none of the 11 samples matches the selection: " in said
     assert options[1] in said
     assert not (tmp_path / "out.json").exists()
@@ -233,7 +228,7 @@ def test_a_filter_that_matches_no_sample(
 @pytest.mark.parametrize("option,values", [
     ("--time", ("", "..", "1", "2..1", "1..1", "a..b", "-1..2", "1..inf", "1..2..3")),
     ("--thread", ("",)),
-    ("--fate", ("", "dead", "alive,", "alive,dead"))])
+    ("--outcome", ("", "dead", "alive,", "alive,dead"))])
 def test_refuses_invalid_values_of_filters(path: Path, option: str,
                                            values: tuple[str, ...]) -> None:
     for value in values:
@@ -267,11 +262,11 @@ def test_allocations_of_libraries_count_for_the_calling_user_code(path: Path) ->
 
 def test_user_code_is_the_default(path: Path) -> None:
     assert as_json(path)["mine"] is True
-    assert as_json(path) == as_json(path, "--mine") == as_json(
-        path, "--mine", "--by", "function")
+    assert as_json(path) == as_json(path, "--user-code") == as_json(
+        path, "--user-code", "--by", "function")
     assert as_json(path, "--by", "function")["mine"] is False
     # the function to improve is in the first ten lines
-    for found in lines(path), lines(path, "--mine"):
+    for found in lines(path), lines(path, "--user-code"):
         assert found[4].endswith("  index              views.py:5")
         assert " 88.8 " in found[4]
     title = "user code, with the libraries that it calls"
@@ -292,8 +287,8 @@ def test_an_installed_program_is_shown_whole(tmp_path: Path) -> None:
     profile = readers.read(path)
     assert not has_own_code(profile, Origins(profile))
     assert lines(path)[-3].endswith("  main      tool/__main__.py:3")
-    # --mine also applies to an installed program
-    (row,) = as_json(path, "--mine")["rows"]
+    # --user-code also applies to an installed program
+    (row,) = as_json(path, "--user-code")["rows"]
     assert row["function"]["name"] == "[libraries alone]"
 
 
@@ -353,6 +348,6 @@ def test_labels_do_not_change(tmp_path: Path) -> None:
 
 
 def test_mine_in_the_firefox_profiler(path: Path, tmp_path: Path) -> None:
-    assert in_firefox(path, tmp_path, "--mine") == ALL
+    assert in_firefox(path, tmp_path, "--user-code") == ALL
     text = (tmp_path / "out.json").read_text()
     assert "[import]" in text and "dumps" not in text

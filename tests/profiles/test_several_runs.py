@@ -439,8 +439,7 @@ def test_files_are_grouped_by_run(write: Write) -> None:
      "--against: only a table or a page compares several runs per side, and not the "
      "format pprof"),
     ([*A, "--against", "no.vmprof"], "no.vmprof: No such file or directory"),
-    ([*A, "--against", *B, "-o", "b2.vmprof", "--to", "table"],
-     "is the profile itself"),
+    ([*A, "--against", *B, "-o", "b2.vmprof", "--json"], "is the profile itself"),
 ])
 def test_refuses_invalid_arguments(
         six: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],

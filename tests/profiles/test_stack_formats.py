@@ -183,7 +183,7 @@ def test_message_names_omitted_types_marks_and_outcomes() -> None:
     heap.log.mark(heap.now, "x")
     profile = readers.read_bytes(heap.data())
     line, = chrome.write(profile, io.BytesIO())
-    assert line.endswith("types, numbers of objects, outcomes of objects (--fate "
+    assert line.endswith("types, numbers of objects, outcomes of objects (--outcome "
                          "selects one), 1 mark, times")
 
 
@@ -235,12 +235,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_format_follows_from_the_name_of_the_output(
         folder: Path, capsys: pytest.CaptureFixture[str], name: str,
         format_: str) -> None:
-    assert cli.main(["app.vmprof", "-o", name]) == 0
+    assert cli.main(["export", "app.vmprof", "-o", name]) == 0
     out, err = capsys.readouterr()
     assert out == "wrote %s\n" % name
     assert re.fullmatch("vmprof-convert: not included, .* times\n", err)
     written = (folder / name).read_bytes()
-    assert cli.main(["app.vmprof", "--to", format_, "-o", "other" + (
+    assert cli.main(["export", "app.vmprof", "--format", format_, "-o",
+                     "other" + (
         ".gz" if name.endswith(".gz") else "")]) == 0
     other, = folder.glob("other*")
     assert other.read_bytes() == written
@@ -248,11 +249,11 @@ def test_format_follows_from_the_name_of_the_output(
 
 def test_filters_select_samples_of_stacks(folder: Path,
                                           capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["app.vmprof", "--to", "collapsed", "--thread",
+    assert cli.main(["export", "app.vmprof", "--format", "collapsed", "--thread",
                      str(OTHER_TID)]) == 0
     assert re.fullmatch(r"work \(lib.py:10\) \d+\n", capsys.readouterr().out)
-    assert cli.main(["app.vmprof", "--to", "collapsed", "--weight", "time", "--thread",
-                     str(PID)]) == 0
+    assert cli.main(["export", "app.vmprof", "--format", "collapsed", "--weight",
+                     "time", "--thread", str(PID)]) == 0
     assert capsys.readouterr().out == "main (app.py:1);work (lib.py:10) 1\n"
 
 
@@ -264,17 +265,17 @@ def test_refuses_a_profile_without_samples_of_the_kind(
     log.allocation([f], size=24)
     (folder / "app.vmprof").write_bytes(log.data())
     assert "has no CPU samples: leave out --weight time" in run_and_fail(
-        folder, capsys, "app.vmprof", "-o", "x.folded", "--weight", "time")
+        folder, capsys, "export", "app.vmprof", "-o", "x.folded", "--weight", "time")
     log = Log(interpreter="cpython")
     log.tick([log.function("f")], time=5)
     (folder / "app.vmprof").write_bytes(log.data())
     assert "has no allocation samples" in run_and_fail(
-        folder, capsys, "app.vmprof", "-o", "x.heapprofile")
-    assert cli.main(["app.vmprof", "--to", "collapsed"]) == 0
+        folder, capsys, "export", "app.vmprof", "-o", "x.heapprofile")
+    assert cli.main(["export", "app.vmprof", "--format", "collapsed"]) == 0
     assert capsys.readouterr().out == "f (app.py:1) 1\n"
 
 
 def test_weight_is_for_collapsed_stacks(folder: Path,
                                         capsys: pytest.CaptureFixture[str]) -> None:
     assert "--weight is for flamegraph.pl" in run_and_fail(
-        folder, capsys, "app.vmprof", "-o", "x.pb.gz", "--weight", "time")
+        folder, capsys, "export", "app.vmprof", "-o", "x.pb.gz", "--weight", "time")

@@ -114,6 +114,7 @@ def test_the_command_with_a_filter(tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("app.vmprof").write_bytes(labelled_log().data())
-    assert cli.main(["app.vmprof", "-o", "app.prof", "--function", "work"]) == 0
+    assert cli.main(["export", "app.vmprof", "-o", "app.prof", "--function",
+                     "work"]) == 0
     assert by_name(tmp_path / "app.prof") == {
         "py:main:1:/srv/app/main.py": 80, "py:work:11:/srv/app/work.py": 80}

@@ -19,7 +19,7 @@ import hostile_names
 from hostile_names import HOSTILE
 from made_heap import Heap
 from made_profiles import Log
-from report_runs import COMMANDS, report
+from report_runs import PROGRAMS, report
 from vmprof_convert import readers
 from vmprof_convert.analysis.summary import Choice
 from vmprof_convert.report import tables, terminal_table
@@ -53,8 +53,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 #: the options of each form of a report
 VIEWS: list[tuple[str, ...]] = [
     (), ("--by", "function"), ("--by", "line,type"), ("--by", "file"),
-    ("--by", "module"), ("--by", "type"), ("--tree",), ("--focus", "*"), ("--mine",),
-    ("--focus", "g*", "--mine"), ("--function", "*", "--file", "*")]
+    ("--by", "module"), ("--by", "type"), ("tree",), ("callers", "*"), ("--user-code",),
+    ("callers", "g*", "--user-code"), ("--function", "*", "--file", "*")]
 
 
 def cells(text: str) -> int:
@@ -106,9 +106,9 @@ def test_column_of_option_sort_has_priority(path: Path) -> None:
         assert head.split()[:3] == ["allocated", "%", sort]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_without_a_terminal_it_is_100_columns_wide(path: Path, command: str) -> None:
-    done = report(path, width=None, command=command)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_without_a_terminal_it_is_100_columns_wide(path: Path, program: str) -> None:
+    done = report(path, width=None, program=program)
     assert cells(done.stdout) <= 100
     # there are no colours
     assert "\x1b" not in done.stdout
@@ -156,7 +156,7 @@ def test_paths_are_cut_at_the_start_and_names_at_the_end() -> None:
 
 def test_a_stream_with_an_ascii_encoding(path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "utf8=0", "-m", "vmprof_convert", str(path)],
+        [sys.executable, "-X", "utf8=0", "-m", "vmprof_convert", "report", str(path)],
         capture_output=True, timeout=300, env={
             **os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "70"})
     text = done.stdout.decode("ascii")
@@ -173,8 +173,9 @@ def on_a_terminal(path: Path, **variables: str) -> str:
     environment = {key: value for key, value in os.environ.items()
                    if key not in ("NO_COLOR", "COLUMNS")}
     with subprocess.Popen(
-            [sys.executable, "-m", "vmprof_convert", str(path)], stdout=theirs,
-            env={**environment, "TERM": "xterm", "COLUMNS": "90", **variables}) as p:
+            [sys.executable, "-m", "vmprof_convert", "report", str(path)],
+            stdout=theirs, env={**environment, "TERM": "xterm", "COLUMNS": "90",
+                                **variables}) as p:
         os.close(theirs)
         parts = []
         while True:
@@ -210,7 +211,7 @@ def test_no_colours_if_the_environment_disables_them(path: Path,
 # hostile names
 
 
-@pytest.mark.parametrize("options", [*VIEWS, ("--leaks",)])
+@pytest.mark.parametrize("options", [*VIEWS, ("leaks",)])
 def test_names_have_no_control_characters(hostile: Path,
                                           options: tuple[str, ...]) -> None:
     done = report(hostile, *options, "-n", "1000")
@@ -229,7 +230,7 @@ def test_names_have_no_markup(hostile: Path) -> None:
 
 @pytest.mark.parametrize("options", VIEWS)
 def test_json_is_valid(hostile: Path, options: tuple[str, ...]) -> None:
-    done = report(hostile, "--json", *options)
+    done = report(hostile, *options, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     # the text is ASCII without control characters
     assert done.stdout.isascii() and "\x1b" not in done.stdout
@@ -246,7 +247,7 @@ def test_json_has_unchanged_names(hostile: Path) -> None:
 @pytest.mark.parametrize("options", VIEWS)
 def test_markdown_has_as_many_cells_as_columns(hostile: Path,
                                                options: tuple[str, ...]) -> None:
-    done = report(hostile, "--markdown", *options, "-n", "1000")
+    done = report(hostile, *options, "--markdown", "-n", "1000")
     assert (done.returncode, done.stderr) == (0, "")
     rows = 0
     columns = 0
@@ -287,7 +288,7 @@ def outside_code(line: str) -> str:
 @pytest.mark.parametrize("options", VIEWS)
 def test_markdown_has_no_html_and_no_links(hostile: Path,
                                            options: tuple[str, ...]) -> None:
-    text = report(hostile, "--markdown", *options, "-n", "1000").stdout
+    text = report(hostile, *options, "--markdown", "-n", "1000").stdout
     for line in text.splitlines():
         seen = outside_code(line)
         tags = Tags()

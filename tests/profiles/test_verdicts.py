@@ -196,7 +196,7 @@ def test_the_exit_code(folder: Path, capsys: pytest.CaptureFixture[str],
 
 @pytest.mark.parametrize("command", [
     ["check", "a.vmprof"], ["diff", "a.vmprof", "b.vmprof"],
-    ["diff", "a.vmprof", "b.vmprof", "--to", "pprof"]])
+    ["diff", "a.vmprof", "b.vmprof", "--format", "pprof"]])
 def test_a_reader_that_closes_the_pipe_changes_no_verdict(
         folder: Path, command: list[str]) -> None:
     for limit, code in (("300k", 1), ("10M", 0)):
@@ -230,8 +230,8 @@ def test_standard_output_that_is_closed(folder: Path) -> None:
 def test_verdicts_with_a_profile_on_stdout_need_no_stderr(folder: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-m", "vmprof_convert",
-         "diff", "a.vmprof", "b.vmprof", "--to", "collapsed", "-o", "-", "--fail-if",
-         "alive > 300k"], cwd=folder, stdout=subprocess.PIPE, text=True)
+         "diff", "a.vmprof", "b.vmprof", "--format", "collapsed", "-o", "-",
+         "--fail-if", "alive > 300k"], cwd=folder, stdout=subprocess.PIPE, text=True)
     assert done.returncode == 1 and "failed" not in done.stdout
     assert "main" in done.stdout
 

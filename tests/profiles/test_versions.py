@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from made_profiles import OBJECTS, SETTINGS, TOTALS, Log, column, record, table
-from report_runs import COMMANDS, report, text
+from report_runs import PROGRAMS, report, text
 from vmprof_convert import readers
 from vmprof_convert.errors import ProfileError
 from vmprof_convert.profile.model import Profile
@@ -30,14 +30,14 @@ def sampled() -> Log:
 
 @pytest.mark.parametrize("kind", [SETTINGS, TOTALS, OBJECTS, 99])
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_a_newer_version_of_records_is_refused(
-        tmp_path: Path, kind: int, first: bool, command: str) -> None:
+        tmp_path: Path, kind: int, first: bool, program: str) -> None:
     log = Log() if first else sampled()
     log.record(kind, [column([1])], 1, b"whatever;comes", version=3)
     path = tmp_path / "new.vmprof"
     path.write_bytes(log.data())
-    done = report(path, command=command)
+    done = report(path, program=program)
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
         r"vmprof.\w+: %s: the profile has records of version 3; this "

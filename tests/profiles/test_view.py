@@ -1,4 +1,4 @@
-"""Tests of `vmprof-convert --view`, and of the access to the served profile."""
+"""Tests of `vmprof-convert view`, and of the access to the served profile."""
 from __future__ import annotations
 
 import http.client
@@ -20,7 +20,7 @@ from firefox_profiles import converted, rich_log
 from made_profiles import Log
 from vmprof_convert import cli
 from vmprof_convert.cli import launch, serve
-from vmprof_convert.cli.output import OutputError
+from vmprof_convert.cli.streams import OutputError
 
 folder = convert_runs.folder
 
@@ -94,7 +94,7 @@ def test_server_uses_the_given_port() -> None:
 
 @pytest.mark.parametrize("text", ["0", "65536", "-1", "x", "\u0663", "8080x", ""])
 def test_refuses_an_invalid_port(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["app.vmprof", "--view", "--port", text]) == 2
+    assert cli.main(["view", "app.vmprof", "--port", text]) == 2
     err = capsys.readouterr().err
     assert "invalid port" in err and err.count("\n") == 1
 
@@ -240,7 +240,7 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> Browser:
 def test_view_serves_until_ctrl_c(
         arguments: list[str], left: list[str], folder: Path,
         capsys: pytest.CaptureFixture[str], browser: Browser) -> None:
-    assert cli.main(["app.vmprof", "--view", *arguments]) == 0
+    assert cli.main(["view", "app.vmprof", *arguments]) == 0
     assert [json.loads(body) for body in browser.bodies] == [
         converted(rich_log())] * 3
     # the profile has both kinds of samples, and the Profiler would show time first
@@ -259,7 +259,7 @@ def test_a_profile_of_time_opens_with_time(folder: Path, browser: Browser) -> No
     log = Log()
     log.raw_stack(log.words([log.function("f")]), 0)
     (folder / "time.vmprof").write_bytes(log.data())
-    assert cli.main(["time.vmprof", "--view"]) == 0
+    assert cli.main(["view", "time.vmprof"]) == 0
     assert browser.query == ""
 
 
@@ -279,7 +279,7 @@ def test_message_without_a_browser_has_the_address_and_the_port(
     monkeypatch.setattr(sys, "platform", "linux")
     with serve.ProfileServer(b"") as server:
         port = server.server_address[1]
-    assert cli.main(["app.vmprof", "--view", "--port", str(port)]) == 0
+    assert cli.main(["view", "app.vmprof", "--port", str(port)]) == 0
     out, err = capsys.readouterr()
     assert "Open this in a browser:\n\n    https://profiler.firefox.com/" in out
     assert "\n    ssh -L %d:127.0.0.1:%d HOST\n" % (port, port) in out

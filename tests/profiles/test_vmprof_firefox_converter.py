@@ -70,7 +70,7 @@ def examples() -> Iterator[Path]:
 def test_examples_of_the_package(examples: Path, tmp_path: Path, name: str) -> None:
     found = ours(examples / name)
     assert sum(found.values()) == sum(theirs(examples / name).values())
-    assert cli.main([str(examples / name), "-o",
+    assert cli.main(["export", str(examples / name), "-o",
                      str(tmp_path / "out.json")]) == 0
 
 
@@ -79,8 +79,7 @@ def test_examples_of_the_package(examples: Path, tmp_path: Path, name: str) -> N
 def test_only_profiles_without_executed_lines_have_a_note(
         examples: Path, capsys: pytest.CaptureFixture[str], name: str,
         has_lines: bool) -> None:
-    assert cli.main([str(examples / name), "--to", "table", "--by", "line",
-                     "--remarks"]) == 0
+    assert cli.main(["report", str(examples / name), "--by", "line", "--notes"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert ("these are the first lines of the functions" in out) is not has_lines
     assert ("example.py:3" in out) is has_lines

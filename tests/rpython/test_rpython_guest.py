@@ -29,7 +29,7 @@ pytestmark = pytest.mark.translated
 
 PROGRAMS = Path(__file__).parents[2] / "rpython" / "examples" / "programs"
 NURSERY = 2**22
-EXACT = ("1", "--allocation-gaps", "fixed")
+EXACT = ("1", "--allocation-distribution", "fixed")
 
 
 @dataclasses.dataclass
@@ -91,7 +91,7 @@ def test_program_prints_the_same_when_sampled(guest: Guest, program: str) -> Non
     plain = guest(PROGRAMS / (program + ".guest"), "1")
     assert (plain.code, plain.err) == (0, "")
     for interval in "64", "1000", "128k", "4M", "10M", str(2**62):
-        for flags in ((), ("--allocation-gaps", "fixed")):
+        for flags in ((), ("--allocation-distribution", "fixed")):
             run = guest.sample(interval, program + ".guest", "1", flags=flags)
             assert run.out == plain.out
             assert run.err == "guest: the profile is in 'out.vmprof'\n"
@@ -249,7 +249,7 @@ def test_a_known_stack_is_found_after_new_machine_code(tmp_path: Path) -> None:
         (func main () (f) """ + calls + ")")
     guest = Guest(built("guest-jit"), tmp_path)
     # The fixed gaps are half as large as an object, so that each object is sampled.
-    run = guest("--allocation-sampling", "4000", "--allocation-gaps", "fixed",
+    run = guest("--allocation-sampling", "4000", "--allocation-distribution", "fixed",
                 "p.guest")
     assert run.code == 0, run.err
     profile = run.profile()
@@ -382,7 +382,7 @@ def test_native_frames_do_not_change_the_other_frames(
     def sample(*flags: str) -> Profile:
         return interpreted.sample(
             "1000", program, *arguments,
-            flags=("--allocation-gaps", "fixed", *flags)).profile()
+            flags=("--allocation-distribution", "fixed", *flags)).profile()
 
     plain, native = sample(), sample("--native")
     assert any(native_stacks(interpreted, native))
@@ -463,13 +463,13 @@ def test_another_library_of_libunwind_s_name_is_refused(guest: Guest) -> None:
     (("--allocation-sampling", "1k", "--allocation-seed",
       "18446744073709551616"), "18446744073709551616"),
     (("--allocation-sampling", "1k", "--allocation-seed", "x"), "'x'"),
-    (("--allocation-sampling", "1k", "--allocation-gaps", "foo"), "'foo'"),
+    (("--allocation-sampling", "1k", "--allocation-distribution", "foo"), "'foo'"),
     (("--allocation-sampling", "auto"), "'auto'"),
     (("--allocation-sampling", "auto:0/s"), "'auto:0/s'"),
     (("--allocation-sampling", "auto:1000001/s"), "1000001"),
     (("--allocation-sampling", "auto:" + "9" * 40 + "/s"), "9999999"),
     (("--allocation-sampling", "auto:x/s"), "'auto:x/s'"),
-    (("--allocation-sampling", "auto:9/s", "--allocation-gaps", "fixed"),
+    (("--allocation-sampling", "auto:9/s", "--allocation-distribution", "fixed"),
      "can't follow"),
     (("--period", "nan"), "nan"), (("--period", "0"), "0"),
     (("--allocation-sampling", "1k", "-o", "/"), "Is a directory"),

@@ -117,7 +117,8 @@ def test_refused_calls_change_nothing(tmp_path: Path) -> None:
 def test_the_report_has_error_bars(tmp_path: Path) -> None:
     run("types", tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "vmprof_convert", tmp_path / "out.vmprof"], text=True,
+        [sys.executable, "-m", "vmprof_convert", "report",
+         tmp_path / "out.vmprof"], text=True,
         capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "±" in done.stdout and "keep" in done.stdout

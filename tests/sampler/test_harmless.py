@@ -478,8 +478,7 @@ def test_start_in_a_deep_stack(pypy: PyPy) -> None:
     assert run.out == "10000\n", run.err
     profile = run.profile()
     assert profile.cut_stacks == len(profile.samples) > 100
-    report = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof",
-                          "--remarks")
+    report = pypy.command("-m", "vmprof_allocation", "report", "out.vmprof", "--notes")
     assert "deeper than vmprof records" in report.out
 
 

@@ -506,7 +506,7 @@ def test_unknown_table_of_compiled_code_is_noted_in_the_report(
 
 
 def all_remarks(path: Path) -> str:
-    return " ".join(report(path, "--remarks").stdout.split())
+    return " ".join(report(path, "--notes").stdout.split())
 
 
 def test_sampling_works_without_types(unprobed: PyPy) -> None:

@@ -127,8 +127,8 @@ def test_converter_needs_no_compiler_and_no_sampler(
     log.settings()
     log.allocation([log.function("f")], size=24)
     (tmp_path / "app.vmprof").write_bytes(log.data())
-    done = subprocess.run([str(scripts / "vmprof-convert"), "app.vmprof", "--to",
-                           "firefox"],
+    done = subprocess.run([str(scripts / "vmprof-convert"), "export", "app.vmprof",
+                           "--format", "firefox"],
                           cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "wrote app.vmprof.json.gz\n"

@@ -259,7 +259,7 @@ def left_out(profile: Profile, *lacking: str,
     if OBJECTS in lacking:
         words.append("numbers of objects")
     if FATES in lacking and profile.has_lifetimes:
-        words.append("outcomes of objects (--fate selects one)")
+        words.append("outcomes of objects (--outcome selects one)")
     if LINES in lacking and has_lines(profile):
         words.append("executed lines (a function has the line of its definition)")
     if LABELS in lacking and profile.label_keys:

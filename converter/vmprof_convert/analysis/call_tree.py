@@ -1,4 +1,4 @@
-"""Find the largest branches of the call tree, for the report --tree."""
+"""Find the largest branches of the call tree, for the command tree."""
 from __future__ import annotations
 
 import heapq

@@ -1,4 +1,4 @@
-"""Find the callers and callees of one function, for the report --focus."""
+"""Find the callers and callees of one function, for the command callers."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -124,12 +124,12 @@ def focus(profile: Profile, tally: Tally, name: str, choice: Choice,
         if profile.has_types:
             add(types, Subject(None, 0, names.shown(type_)))
     if not tally.sums():
-        raise ProfileError("there are no allocation samples here, which --focus "
-                           "needs")
+        raise ProfileError("there are no allocation samples here, which the "
+                           "command callers needs")
     if not total:
         raise ProfileError(
-            "no function that was sampled is called '%s': write --focus with its "
-            "name, with its file's (app.py:main), or with *%s" % (
+            "no function that was sampled is called '%s': write its name, its "
+            "file and name (app.py:main), or a pattern with *%s" % (
                 shortened(name), _similar(profile, name, met, origins)))
     nothing = Figures(interval)
     functions = [Row(subject, own.get(subject, nothing), figures)
@@ -157,5 +157,5 @@ def _similar(profile: Profile, name: str, met: set[str], origins: Origins) -> st
     if isinstance(profile.stacks, OwnStacks) and any(
             is_called(function, name, origins) and origins.of(function) != PROGRAM
             for function in profile.functions.values()):
-        return "; --mine hides this function, because it is not user code"
+        return "; --user-code hides this function, because it is not user code"
     return similar(name, met)

@@ -457,13 +457,14 @@ def compare(sides: Sides, choice: Choice) -> Difference:
 
     Raises:
         ProfileError: A profile does not record the information that `choice` needs, has
-            no known accuracy (--allocation-gaps fixed), or has no allocation samples.
+            no known accuracy (--allocation-distribution fixed), or has no allocation
+            samples.
     """
     for profile in sides.runs:
         if profile.gaps == "fixed":
             raise ProfileError(
-                "was taken with --allocation-gaps fixed, so the errors of its figures "
-                "are unknown, which a comparison needs")
+                "was taken with --allocation-distribution fixed, so the errors of its "
+                "figures are unknown, which a comparison needs")
     measure = choice.sort
     names = Matching(sides.before, sides.after)
 

@@ -2,9 +2,9 @@
 
 A heap snapshot with reference paths (`Held`) contains the exact retained size of each
 retainer (in the code, `Holder`). The sampled objects add the types of the retained
-objects and the functions that allocated them. find() returns the rows of the report
---held. by_place() and of_chosen() return the retainers of some objects, for the report
-of leaks and for the pytest plugin.
+objects and the functions that allocated them. find() returns the rows of the command
+retainers. by_place() and of_chosen() return the retainers of some objects, for the
+report of leaks and for the pytest plugin.
 """
 from __future__ import annotations
 

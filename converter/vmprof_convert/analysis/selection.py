@@ -339,7 +339,7 @@ def check(profile: Profile, selection: Selection) -> None:
         raise ProfileError("there are no types of objects in this profile, which "
                            "--type needs: it was taken without them")
     if selection.fates and not profile.has_lifetimes:
-        raise ProfileError("this profile has no outcomes of objects, which --fate "
+        raise ProfileError("this profile has no outcomes of objects, which --outcome "
                            "needs: it was taken without lifetimes")
     if selection.time is not None and selection.time[0] > profile.end:
         raise ProfileError(

@@ -192,8 +192,8 @@ def check(conditions: Sequence[Condition], profile: Profile,
             continue
         if profile.gaps == "fixed":
             raise ProfileError(
-                "was taken with --allocation-gaps fixed, so the errors of its figures "
-                "are unknown, which --fail-if needs")
+                "was taken with --allocation-distribution fixed, so the errors of its "
+                "figures are unknown, which --fail-if needs")
         if not profile.settings and not profile.moments:
             raise ProfileError("has no allocation samples, which --fail-if needs: it "
                                "was taken without --allocation-sampling")
@@ -221,7 +221,7 @@ def check_frees(what: str, profile: Profile, conditions: int = 1) -> Estimate:
             "cannot evaluate %s: the samples count %s more as alive than malloc itself "
             "has in use, because the program called free() through a pointer that it "
             "looked up before the sampling began: start the program with "
-            "--raw-memory" % (what, format_bytes(missed)))
+            "--native-memory" % (what, format_bytes(missed)))
     return alive
 
 
@@ -248,9 +248,8 @@ def check_raw(conditions: Sequence[Condition], profile: Profile) -> None:
         raise ProfileError(
             "cannot evaluate '%s': malloc's own count grew by %s more than the "
             "samples, because the program called malloc through a pointer that it "
-            "looked up before the sampling began: start the program with --raw-memory"
-            % (
-                asked[0], format_bytes(missed)))
+            "looked up before the sampling began: start the program with "
+            "--native-memory" % (asked[0], format_bytes(missed)))
 
 
 def check_processes(conditions: Sequence[Condition], is_everything: bool,
@@ -270,7 +269,7 @@ def check_processes(conditions: Sequence[Condition], is_everything: bool,
         if condition.is_read and not is_everything:
             raise ProfileError(
                 "'%s' is about whole processes: of the filters, it supports only "
-                "--process and --mine" % condition.text)
+                "--process and --user-code" % condition.text)
         if condition.is_read and is_one_run:
             raise ProfileError("'%s' is about whole runs, and does not support "
                                "--between: write vmprof-convert check, or name two "

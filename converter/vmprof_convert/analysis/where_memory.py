@@ -2,7 +2,7 @@
 
 The input is the numbers that Linux, malloc and the garbage collector count
 (vmprof_allocation.memory.facts). They contain no samples and no estimates. `ctl PID
-memory` and the report --memory show the result.
+memory` and the command memory show the result.
 
 The GC gets all its memory from malloc: its arenas, its nursery, and a block for each
 large object. So the GC's memory is subtracted once from malloc's count, and no byte
@@ -236,16 +236,17 @@ def _about(key: str, bytes_: int, is_least: bool, resident: int,
     size = at_least + format_bytes(bytes_)
     share = "%s%.0f %%" % (at_least, 100 * bytes_ / resident)
     return {
-        OBJECTS: "Python objects hold %s of it: --leaks shows which of them grow, and "
-                 "--held their retainers" % share,
+        OBJECTS: "Python objects hold %s of it: the command leaks shows which of them "
+                 "grow, and the command retainers what retains them" % share,
         ROOM: "the GC keeps %s (%s) free between live objects: it uses this memory for "
               "new objects of the same sizes, and returns an arena to the system when "
               "all of it is free" % (size, share),
-        HEAP: "the GC's heap holds %s of it: --leaks shows which objects grow" % share,
+        HEAP: "the GC's heap holds %s of it: the command leaks shows which objects "
+              "grow" % share,
         NURSERY: "the nursery is %s of it%s" % (
             share, ": PYPY_GC_NURSERY sets its size" * is_largest),
         C: "C code holds %s of it (malloc), which reports about objects do not "
-           "include: --raw-memory 512k shows which functions requested it" % share,
+           "include: --native-memory 512k shows which functions requested it" % share,
         FREE: "malloc keeps %s (%s) of free memory, in %s: %smalloc_trim(0) returns "
               "it" % (size, share, format_number(facts["arenas"], "arena"),
                         "MALLOC_ARENA_MAX=2 in the environment makes them fewer, and "
@@ -278,8 +279,8 @@ def _notes(facts: Mapping[str, int], shared: int, resident: int) -> list[str]:
                      % format_bytes(facts["transparent"]))
     if facts.get("peak", 0) > _FAR_MORE * resident:
         notes.append("%s were resident at the peak since the process began: the parts "
-                     "of the peak were not recorded (ctl PID memory shows them at that "
-                     "time)"
+                     "of the peak were not recorded (pypy-alloc memory PID shows them "
+                     "at that time)"
                      % format_bytes(facts["peak"]))
     if facts["huge"]:
         notes.append("besides, %s of huge pages that were reserved (hugetlbfs)"

@@ -1,8 +1,7 @@
 """Define the output formats and their writers.
 
 A writer gets a profile with the selected samples. For several processes,
-Profile.processes lists them. Reports have no writer here, because report.py sums the
-samples while it reads the profile.
+Profile.processes lists them. The commands that print reports have no writer here.
 """
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Optional
 
-from vmprof_convert.cli.options import JSON, MARKDOWN, TABLE
+from vmprof_convert.cli.options import FORMS, JSON, MARKDOWN, TABLE
 from vmprof_convert.profile.model import Profile
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ Write = Callable[[Profile, BinaryIO, argparse.Namespace, Progress], Sequence[str
 WriteHeld = Callable[["Tree", BinaryIO], Sequence[str]]
 
 FIREFOX = "firefox"
-#: values of Format.view that are not names of commands
-SERVED, OPENED = "served", ""
+#: value of Format.view for a page, which the browser opens
+OPENED = ""
 #: possible x axes of the Firefox Profiler; the first one is the default
 AXES = ("time", "bytes")
 
@@ -40,17 +39,17 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...]
     #: description in the help, such as "the Firefox Profiler"
     what: str
-    #: the writer; None for a report
+    #: the writer; None for a form of the report of differences
     write: Write | None = None
     #: text that is added to the profile's name to name the output; if empty, the
     #: default is standard output
     default: str = ""
     #: options of this format alone, as argparse names them
     options: tuple[str, ...] = ()
-    #: Action of --view: SERVED (to the Firefox Profiler), OPENED (in the browser), or
-    #: the name of a command. None if --view is not supported.
+    #: name of the command that opens the file for --open, or OPENED. None if --open is
+    #: not supported.
     view: str | None = None
-    #: the writer for --held; None if --held is not supported
+    #: the writer for --retainers; None if --retainers is not supported
     write_held: WriteHeld | None = None
     #: whether the output contains the retainers in addition to the samples
     has_held: bool = False
@@ -78,8 +77,8 @@ def _firefox(profile: Profile, out: BinaryIO, options: argparse.Namespace,
         not_held.append("not included: %s of native memory from earlier segments of "
                         "the profile" % format_number(carried, "block"))
     if profile.raw_interval and not (profile.raw and options.axis == AXES[0]):
-        not_held.append("not included: native memory, for which --raw writes a "
-                        "separate file")
+        not_held.append("not included: native memory, for which --native-memory writes "
+                        "a separate file")
     return not_held
 
 
@@ -147,8 +146,8 @@ def _vmprof(profile: Profile, out: BinaryIO, options: argparse.Namespace,
 
 FORMATS = {format_.name: format_ for format_ in (
     Format(FIREFOX, (".json", ".json.gz"), "the Firefox Profiler", _firefox,
-           default=".json.gz", options=("sources", "axis"), view=SERVED,
-           has_held=True, has_raw=True),
+           default=".json.gz", options=("sources", "axis"), has_held=True,
+           has_raw=True),
     Format("html", (".html",), "a page", _html, default=".html", view=OPENED,
            has_held=True),
     Format("pprof", (".pb.gz", ".pb"), "pprof", _pprof, default=".pb.gz",
@@ -163,17 +162,13 @@ FORMATS = {format_.name: format_ for format_ in (
     Format("chrome", (".heapprofile",), "Chrome's DevTools", _chrome,
            default=".heapprofile"),
     Format("vmprof", (".prof",), "stock vmprof", _vmprof, default=".prof"),
-    Format(TABLE, (".txt",), "a table"),
-    Format(MARKDOWN, (".md",), "Markdown"),
-    # the ending .json selects the Firefox Profiler, so a report as JSON needs --json
-    Format(JSON, (), "a report for programs"),
 )}
 
-
-#: formats of `vmprof-convert diff`, in which the ending .json selects the report
-DIFF_FORMATS = {name: FORMATS[name] for name in (
-    TABLE, MARKDOWN, "html", "collapsed", "pprof", "speedscope")}
-DIFF_FORMATS[JSON] = FORMATS[JSON]._replace(suffixes=(".json",))
+#: formats of the command diff, in which the ending .json selects the report
+DIFF_FORMATS = {
+    **{form: Format(form, (FORMS[form],), "a report") for form in (
+        TABLE, MARKDOWN, JSON)},
+    **{name: FORMATS[name] for name in ("html", "collapsed", "pprof", "speedscope")}}
 
 
 def of_name(name: str, formats: Mapping[str, Format] = FORMATS) -> Format | None:

@@ -26,9 +26,9 @@ def read(files: Sequence[File], options: argparse.Namespace
         FileError: a file cannot be read.
     """
     chosen = selection(options)
-    if options.mine or not chosen.is_everything:
-        raise ProfileError("--held shows all live objects: leave out filters such as "
-                           "--mine or --function")
+    if options.user_code or not chosen.is_everything:
+        raise ProfileError("--retainers shows all live objects: leave out filters such "
+                           "as --user-code or --function")
     parts = [run_files.read_events(file, options) for file in files]
     asked = [(part.profile, part.profile.last_held)
              for part in merging.chosen(parts, chosen.processes)]
@@ -36,8 +36,8 @@ def read(files: Sequence[File], options: argparse.Namespace
     if not found:
         raise ProfileError(
             "this profile has no retainers: request them while the program runs "
-            "(python -m vmprof_allocation ctl PID held), or start the program with "
-            "--held, which records them at the end")
+            "(pypy-alloc control PID snapshot), or start the program with "
+            "--retainers, which records them at the end")
     return found
 
 

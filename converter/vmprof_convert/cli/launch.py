@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vmprof_convert.cli import streams
-from vmprof_convert.cli.output import OutputError
+from vmprof_convert.cli.streams import OutputError
 
 #: for each command that opens output files, a shell command that installs it
 _FROM = {"speedscope": "npm install -g speedscope"}
@@ -24,8 +24,8 @@ def check(command: str) -> None:
     """
     if command and shutil.which(command) is None:
         raise OutputError(
-            "--view: the command %s is not on the PATH; get it with `%s`, or leave out "
-            "--view, which writes the file" % (command, _FROM[command]))
+            "--open: the command %s is not on the PATH; get it with `%s`, or leave out "
+            "--open" % (command, _FROM[command]))
 
 
 def launch(path: str, command: str) -> None:

@@ -1,9 +1,15 @@
-"""Define and parse the options of reports, and the options of all formats."""
+"""Define and parse the options that several commands share.
+
+Each command adds its own options to a Parser, and calls the functions of this module
+for the other options.
+"""
 from __future__ import annotations
 
 import argparse
 import math
 import re
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vmprof_convert.errors import ProfileError
@@ -23,174 +29,255 @@ LABEL = "label:"
 BYTES, TIME, RESIDENT = _OF = ("bytes", "time", "rss")
 _SORT = ("self", "total", "objects", "alive")
 
-#: default maximum number of rows of a table, and of each table of --focus
+#: default maximum number of rows of a table, and of each table of `callers`
 DEFAULT_LIMIT, DEFAULT_PART = 25, 8
 
 #: default maximum number of allocation samples in formats that contain single samples
 DEFAULT_SAMPLES = 1_000_000
 
-#: the forms of a report
-TABLE, JSON, MARKDOWN = "table", "json", "markdown"
+#: the forms of a report, and the endings of their files
+TABLE, MARKDOWN, JSON, CSV = "table", "markdown", "json", "csv"
+FORMS = {TABLE: ".txt", MARKDOWN: ".md", JSON: ".json", CSV: ".csv"}
+#: name of a file that means standard input or output
+STANDARD = "-"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises ProfileError with one line instead of exiting."""
+    """A parser for the options of one command."""
+
+    def __init__(self, **more: Any) -> None:
+        """Create a parser without options.
+
+        Args:
+            more: the arguments of argparse.ArgumentParser.
+        """
+        super().__init__(
+            formatter_class=partial(argparse.HelpFormatter, max_help_position=24),
+            add_help=False, allow_abbrev=False, **more)
+        self.add_argument("-h", "--help", action="help", help="show this help")
 
     def error(self, message: str) -> NoReturn:
-        """Raise ProfileError."""
+        """Raise ProfileError with one line, instead of exiting."""
         raise ProfileError(message)
 
+    def parse(self, arguments: Sequence[str], commands: Sequence[str]
+              ) -> argparse.Namespace:
+        """Parse the arguments of a command, in any order.
 
-def add_filters(parser: argparse._ActionsContainer) -> None:
-    """Add the options that select samples and frames, for all formats."""
-    from vmprof_convert.meaning.lifetimes import FATES
-    parser.add_argument(
-        "--mine", action="store_true",
-        help="show only user code; bytes that libraries allocate are attributed to the "
-             "calling function")
-    parser.add_argument(
-        "--raw", action="store_true",
-        help="show native memory (malloc), as --raw-memory samples it, instead of the "
-             "GC's heap")
-    parser.add_argument(
-        "--time", type=_times, metavar="A..B",
-        help="select allocations from A to B, in seconds after the start, such as "
-             "1.5..3 or 2..")
-    parser.add_argument(
-        "--process", type=_process, metavar="NAME", action="append",
-        help="select the allocations of a process by its number, its command or its "
-             "file, which may contain *; repeat the option to select several")
-    parser.add_argument(
-        "--thread", type=_thread, metavar="NAME", action="append",
-        help="select the allocations of a thread by its name, which may contain *, or "
-             "its number in the kernel; this option and the options below may be "
-             "repeated to select several")
-    parser.add_argument(
-        "--function", metavar="NAME", action="append",
-        help="select the allocations of a function and its callees: a name, which may "
-             "contain *, or a file and a name (app.py:main)")
-    parser.add_argument(
-        "--file", metavar="PATH", action="append",
-        help="select the allocations of the functions of a file or folder and their "
-             "callees: the end of its path, or a pattern with *")
-    parser.add_argument(
-        "--type", metavar="NAME", action="append",
-        help="select the objects of a type, which may contain *")
-    parser.add_argument(
-        "--label", metavar="KEY=VALUE", type=_label, action="append",
-        help="select the allocations with this label (vmprof_allocation.labels), which "
-             "may contain *")
-    parser.add_argument(
-        "--fate", type=_fates, metavar="WHAT", action="append",
-        help="select the objects with this outcome: %s" % ", ".join(FATES))
+        Args:
+            arguments: the arguments.
+            commands: names of all commands, for suggestions.
+
+        Raises:
+            ProfileError: the arguments are invalid.
+        """
+        options, unknown = self.parse_known_intermixed_args(arguments)
+        if unknown:
+            self.error("unrecognized arguments: %s%s" % (" ".join(unknown), misspelt(
+                unknown[0], [*self._option_string_actions, *commands])))
+        return options
 
 
+def misspelt(word: str, known: Sequence[str]) -> str:
+    """Return a suggestion for an error message, or "" if no known word is similar.
+
+    Args:
+        word: an unknown option or command.
+        known: the options and commands that can be meant.
+    """
+    from difflib import get_close_matches
+    names = {one.lstrip("-"): one for one in reversed(known)}
+    found = get_close_matches(word.partition("=")[0].lstrip("-"), names, 1)
+    return "; did you mean %s?" % names[found[0]] if found else ""
+
+
+def add_profiles(parser: argparse.ArgumentParser, example: str, more: str = "") -> None:
+    """Add the profiles of a run and the options of all commands that read them.
+
+    Args:
+        parser: the parser of the command.
+        example: the arguments of an example, for the end of the help.
+        more: positional arguments after the profiles, for the first line of the help.
+    """
+    parser.usage = "%(prog)s [OPTIONS] FILE..." + more
+    parser.epilog = "example: %(prog)s " + example
+    parser.add_argument("profiles", metavar="FILE", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--salvage", action="store_true",
+                        help="read a profile that was cut off in a record")
+    # name of each profile in messages, if the path means nothing to the user
+    parser.add_argument("--called", action="append", default=[], help=argparse.SUPPRESS)
+
+
+def add_forms(parser: argparse.ArgumentParser, *forms: str) -> None:
+    """Add -o, --color and an option for each form of the report, such as --json.
+
+    Args:
+        parser: the parser of the command.
+        forms: the forms that the report has in addition to TABLE.
+    """
+    add_json_and_markdown(parser, *forms)
+    endings = [FORMS[form] for form in (TABLE, *forms)]
     parser.add_argument(
-        "--samples", type=_samples, metavar="N",
-        help="keep at most N allocation samples of a run (default: %d; 0 keeps all). "
-             "The kept samples also represent the other samples, as though the "
-             "interval had been larger from the beginning. CPU samples are all kept, "
-             "and a report sums all samples" % DEFAULT_SAMPLES)
+        "-o", "--output", metavar="OUT",
+        help="write to OUT, which ends in %s or %s" % (
+            ", ".join(endings[:-1]), endings[-1]))
+    add_color(parser)
+    parser.set_defaults(forms=(TABLE, *forms))
 
 
-def add_options(parser: argparse._ActionsContainer, **helps: str) -> None:
-    """Add the options of reports.
+def add_json_and_markdown(parser: argparse._ActionsContainer,
+                          *forms: str) -> argparse._MutuallyExclusiveGroup:
+    """Add an option for each form of the report, and return their group."""
+    group = parser.add_mutually_exclusive_group()
+    for form, help_ in ((JSON, "write JSON with all figures and bounds"),
+                        (MARKDOWN, "write the tables as Markdown"),
+                        (CSV, "write the rows as CSV, with the columns of JSON")):
+        if form in forms:
+            group.add_argument("--" + form, action="store_const", dest="form",
+                               const=form, help=help_)
+    group.set_defaults(form=TABLE)
+    return group
+
+
+def add_color(parser: argparse._ActionsContainer) -> None:
+    """Add the option --color."""
+    parser.add_argument("--color", choices=("auto", "always", "never"), metavar="WHEN",
+                        default="auto",
+                        help="use colors: auto (in a terminal), always or never")
+
+
+def choose_form(options: argparse.Namespace) -> None:
+    """Choose the form of the report by the ending of the output's name.
+
+    Raises:
+        ProfileError: no form has this ending.
+    """
+    if options.output == STANDARD:
+        options.output = None
+    if options.output is None or options.form != TABLE:
+        return
+    for form in options.forms:
+        if options.output.endswith(FORMS[form]):
+            options.form = form
+            return
+    raise ProfileError(
+        "%s: the output's name must end with %s; the command export writes other "
+        "formats" % (options.output,
+                     " or ".join(FORMS[form] for form in options.forms)))
+
+
+def add_limit(parser: argparse._ActionsContainer, default: int = DEFAULT_LIMIT) -> None:
+    """Add the option -n."""
+    parser.add_argument(
+        "-n", "--limit", type=_positive, metavar="N",
+        help="show the N largest rows (default: %d; with --json all)" % default)
+
+
+def add_group_storage(parser: argparse._ActionsContainer) -> None:
+    """Add the option --group-storage."""
+    parser.add_argument("--group-storage", action="store_true",
+                        help="add storage, such as a list's items, to its owner")
+
+
+def add_process(parser: argparse._ActionsContainer) -> None:
+    """Add the option --process, for reports on whole processes."""
+    parser.add_argument("--process", type=_process, metavar="NAME", action="append",
+                        help="select a process by its number, command or file")
+    parser.set_defaults(user_code=False, native_memory=False, **dict.fromkeys(
+        ("time", "thread", "function", "file", "type", "label", "outcome")))
+
+
+def add_filters(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *,
+                has_outcomes: bool = True) -> None:
+    """Add the options that select samples and frames.
+
+    Args:
+        parser: the parser, or a group of its options.
+        has_outcomes: whether the command can select the outcome of objects.
+    """
+    group = parser
+    if isinstance(parser, argparse.ArgumentParser):
+        group = parser.add_argument_group(
+            "select samples (NAME may contain *; repeat an option to select several)")
+    group.add_argument("--user-code", action="store_true",
+                       help="show user code, with the bytes of its calls")
+    group.add_argument("--native-memory", action="store_true",
+                       help="show memory of malloc instead of the GC's heap")
+    group.add_argument("--time", type=_times, metavar="A..B",
+                       help="select from A to B in seconds: 1.5..3 or 2..")
+    group.add_argument("--process", type=_process, metavar="NAME", action="append",
+                       help="select a process by its number, command or file")
+    group.add_argument("--thread", type=_thread, metavar="NAME", action="append",
+                       help="select a thread by its name or number")
+    group.add_argument("--function", metavar="NAME", action="append",
+                       help="select a function and callees: main, app.py:main")
+    group.add_argument("--file", metavar="PATH", action="append",
+                       help="select a file's or folder's functions and callees")
+    group.add_argument("--type", metavar="NAME", action="append",
+                       help="select the objects of a type")
+    group.add_argument("--label", metavar="KEY=VALUE", type=_label, action="append",
+                       help="select the allocations with a label")
+    if has_outcomes:
+        from vmprof_convert.meaning.lifetimes import FATES
+        group.add_argument("--outcome", type=_fates, metavar="WHAT", action="append",
+                           help="select %s or %s objects" % (
+                               ", ".join([*FATES][1:-1]), [*FATES][-1]))
+    else:
+        group.set_defaults(outcome=None)
+
+
+def add_samples(parser: argparse._ActionsContainer, condition: str = "") -> None:
+    """Add the option --samples.
 
     Args:
         parser: the parser.
-        helps: help texts by name of the option, where they differ from the report's.
-            argparse.SUPPRESS hides an option.
+        condition: the beginning of the help, if the option needs another one.
     """
-    def add(*flags: str, help: str, **more: Any) -> None:
-        name = flags[-1].lstrip("-").replace("-", "_")
-        parser.add_argument(*flags, help=helps.get(name, help), **more)
+    parser.add_argument(
+        "--samples", type=_samples, metavar="N",
+        help="%skeep at most N samples (default: %d; 0: all)" % (
+            condition, DEFAULT_SAMPLES))
 
-    add(
-        "-n", "--limit", type=_positive, metavar="N",
-        help="show the N largest rows (default: %d; with --json all)"
-             % DEFAULT_LIMIT)
-    add(
-        "--of", choices=_OF,
-        help="sum allocated bytes, CPU time, or the growth of resident memory "
-             "(default: bytes, or time if no allocations were sampled)")
-    add(
-        "--by", type=_by, metavar="WHAT",
-        help="make a row for each function, line, file, module, thread, process or "
-             "type, or for one of these and type: line,type (default: the lines of "
-             "user code, as with --mine, or its functions if lines are unknown)")
-    add(
-        "--sort", choices=_SORT,
-        help="sort the rows by the bytes that they allocate themselves (self, the "
-             "default), by the bytes including callees (total), by objects, or by live "
-             "bytes (alive)")
-    add(
-        "--focus", metavar="NAME",
-        help="show the callers and the callees of a function")
-    add(
-        "--tree", action="store_true",
-        help="show the largest branches of the call tree, from the outermost functions")
-    add(
+
+def add_at(parser: argparse._ActionsContainer) -> None:
+    """Add the option --at."""
+    parser.add_argument(
         "--at", type=_moment, metavar="SECONDS",
-        help="show the profile as though it ended SECONDS after its start, with the "
-             "objects that were alive then; peak is the moment with the most live "
-             "bytes")
-    add(
-        "--group-storage", action="store_true",
-        help="add storage, such as the items of a list, to the type that owns it, if "
-             "only one type does")
-    add(
-        "--hide-internal", action="store_true",
-        help="leave out internal objects of the interpreter, such as <JIT frame>")
-    add(
-        "--leaks", action="store_true",
-        help="show the places whose live memory grows, between marks or in a run "
-             "without its beginning, instead of the table")
-    add(
-        "--held", action="store_true",
-        help="show the retainers of the live objects instead of the table, if the "
-             "profile has them (ctl PID held, or --held when the program is started); "
-             "also as a tree for pprof, speedscope or flamegraph.pl")
-    add(
-        "--memory", action="store_true",
-        help="show the use of each process's memory at the end of its profile instead "
-             "of the table, if the profile has it (--memory when the program is "
-             "started)")
-    add(
-        "--remarks", action="store_true",
-        help="show all notes on the figures, and not only the most important ones "
-             "(--json always does)")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_const", dest="form", const=JSON, default=TABLE,
-        help="write the report for programs, with all figures and bounds")
-    form.add_argument(
-        "--markdown", action="store_const", dest="form", const=MARKDOWN,
-        help="write the tables as Markdown")
+        help="end the profile SECONDS after its start, or at the peak of live bytes: "
+             "peak")
 
 
-def are_given(options: argparse.Namespace) -> list[str]:
-    """Return the options of add_options() whose values are not the defaults."""
-    given = ["--" + name.replace("_", "-") for name in (
-        "limit", "of", "by", "sort", "focus", "tree", "at", "group_storage",
-        "hide_internal", "leaks", "held", "memory", "remarks")
-        if getattr(options, name) not in (None, False)]
-    return given + ["--" + options.form] * (options.form != TABLE)
+def add_sort(parser: argparse._ActionsContainer) -> None:
+    """Add the option --sort."""
+    parser.add_argument("--sort", choices=_SORT, metavar="KEY",
+                        help="sort by self (default), total, objects or alive")
 
 
-def selection(options: argparse.Namespace) -> Selection:
-    """Return the selection of samples that the options of add_filters() describe."""
-    from vmprof_convert.analysis.selection import Selection
-    return Selection(
-        options.time, tuple(options.thread or ()), tuple(options.function or ()),
-        tuple(options.file or ()), tuple(options.type or ()),
-        tuple(dict.fromkeys(fate for fates in options.fate or () for fate in fates)),
-        options.mine, tuple(options.label or ()), tuple(options.process or ()))
+def add_notes(parser: argparse._ActionsContainer) -> None:
+    """Add the option --notes."""
+    parser.add_argument("--notes", action="store_true",
+                        help="show all notes on the figures (--json always does)")
 
 
-def limit_of(options: argparse.Namespace) -> Limit:
-    """Return a limit for the number of allocation samples of a run, from --samples."""
-    from vmprof_convert.profile.thin import Limit
-    return Limit(DEFAULT_SAMPLES if options.samples is None else options.samples)
+def add_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the options of a table of allocations."""
+    add_by(parser, "make rows of %s or label:KEY, or of one and type: line,type "
+                   "(default: lines or functions of user code)"
+                   % ", ".join(_BY))
+    parser.add_argument("--of", choices=_OF, metavar="AMOUNT",
+                        help="sum bytes (default), time (CPU) or rss (resident)")
+    add_sort(parser)
+    add_limit(parser)
+    add_at(parser)
+    add_group_storage(parser)
+    parser.add_argument("--hide-internal", action="store_true",
+                        help="omit internal objects, such as <JIT frame>")
+    add_notes(parser)
+
+
+def add_by(parser: argparse._ActionsContainer, help_: str) -> None:
+    """Add the option --by."""
+    parser.add_argument("--by", type=_by, metavar="WHAT", help=help_)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -202,37 +289,33 @@ def check(options: argparse.Namespace) -> None:
     if options.samples is not None and options.of != RESIDENT:
         raise ProfileError("--samples limits the formats that contain single samples, "
                            "and a report sums all samples: leave it out")
-    for name in "held", "memory", "of":
-        if options.raw and getattr(options, name) not in (None, False, BYTES):
-            raise ProfileError("--raw selects native memory, which --%s does not show: "
-                               "leave one of them out" % name)
-    if options.of in (TIME, RESIDENT):
-        for given in ("focus", "tree", "at", "hide_internal", "leaks", "held",
-                      "memory"):
-            if getattr(options, given) not in (None, False):
-                raise ProfileError("--%s is about bytes: leave out --of %s" % (
-                    given.replace("_", "-"), options.of))
-        if options.sort in ("objects", "alive"):
-            raise ProfileError("--sort %s is about bytes: write self or total, or "
-                               "leave out --of %s" % (options.sort, options.of))
-        if options.of == TIME and "type" in (options.by or ()):
-            raise ProfileError("CPU time has no types: leave out --by type")
-    for mode in "focus", "tree":
-        if not getattr(options, mode):
-            continue
-        if mode == "focus" and options.tree:
-            raise ProfileError("--focus and --tree are two reports: write one of "
-                               "them")
-        if options.by and (mode == "focus" or "type" in options.by):
-            raise ProfileError("--%s does not support --by%s: leave it out, or select "
-                               "a type with --type" % (
-                                   mode, "" if mode == "focus" else " type"))
-        if options.by and options.by[0] in _PARTS:
-            raise ProfileError("--%s does not support --by %s: leave it out, or select "
-                               "one with --%s" % (mode, *options.by[:1] * 2))
-        if options.hide_internal:
-            raise ProfileError("--%s does not support --hide-internal: leave it out"
-                               % mode)
+    if options.of not in (TIME, RESIDENT):
+        return
+    for given in "native_memory", "at", "hide_internal":
+        if getattr(options, given) not in (None, False):
+            raise ProfileError("--%s is about bytes: leave out --of %s" % (
+                given.replace("_", "-"), options.of))
+    if options.sort in ("objects", "alive"):
+        raise ProfileError("--sort %s is about bytes: write self or total, or leave "
+                           "out --of %s" % (options.sort, options.of))
+    if options.of == TIME and "type" in (options.by or ()):
+        raise ProfileError("CPU time has no types: leave out --by type")
+
+
+def selection(options: argparse.Namespace) -> Selection:
+    """Return the selection of samples that the filters describe."""
+    from vmprof_convert.analysis.selection import Selection
+    return Selection(
+        options.time, tuple(options.thread or ()), tuple(options.function or ()),
+        tuple(options.file or ()), tuple(options.type or ()),
+        tuple(dict.fromkeys(fate for fates in options.outcome or () for fate in fates)),
+        options.user_code, tuple(options.label or ()), tuple(options.process or ()))
+
+
+def limit_of(options: argparse.Namespace) -> Limit:
+    """Return a limit for the number of allocation samples of a run, from --samples."""
+    from vmprof_convert.profile.thin import Limit
+    return Limit(DEFAULT_SAMPLES if options.samples is None else options.samples)
 
 
 def _positive(text: str) -> int:
@@ -264,6 +347,17 @@ def _by(text: str) -> tuple[str, ...]:
             "process, type or label:KEY, or one of these and type, such as line,type"
             % text)
     return tuple(known)
+
+
+def by_place(text: str) -> tuple[str, ...]:
+    """Parse a value of --by for the call tree, which has neither types nor parts."""
+    found = _by(text)
+    if len(found) > 1 or found[0] in (*_PARTS, "type"):
+        raise argparse.ArgumentTypeError(
+            "invalid kind of row %r: write function, line, file, module or label:KEY, "
+            "or select one thread, process or type with --thread, --process or --type"
+            % text)
+    return found
 
 
 def _label(text: str) -> str:

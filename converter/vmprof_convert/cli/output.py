@@ -15,12 +15,10 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from vmprof_convert.cli.streams import OutputError
+
 #: size of a buffer for the output in bytes
 _TOGETHER = 2**16
-
-
-class OutputError(Exception):
-    """The output file cannot be written; the message is one line."""
 
 
 def check_target(path: str, source: str) -> None:

@@ -1,7 +1,8 @@
-"""Make a report from the files of a run.
+"""Make a report on allocations from the files of a run, and print or write a report.
 
-`make()` reads the files, sums the samples, and returns the text. Modules that only one
-report needs are imported when this report is made, after the options were checked.
+`make()` reads the files, sums the samples, and returns the text of a table.
+`make_page()` does the same for other pages. Modules that only one report needs are
+imported when this report is made, after the options were checked.
 """
 from __future__ import annotations
 
@@ -14,28 +15,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
+from vmprof_convert.cli import streams
+from vmprof_convert.cli.messages import complain
 from vmprof_convert.cli.options import (
+    CSV,
     DEFAULT_LIMIT,
-    DEFAULT_PART,
     JSON,
     MARKDOWN,
     PEAK,
     RESIDENT,
+    STANDARD,
     TABLE,
     TIME,
-    are_given,
     check,
+    choose_form,
     limit_of,
     selection,
 )
-from vmprof_convert.errors import ProfileError
+from vmprof_convert.errors import ProfileError, about
 
 if TYPE_CHECKING:
-    from vmprof_convert.analysis.callers import Focus
-    from vmprof_convert.analysis.leaks.search import Leaks, OldObjects, Process
     from vmprof_convert.analysis.selection import Selection
     from vmprof_convert.analysis.summary import ByThread, Figures, Tally
-    from vmprof_convert.cli.run_files import File
+    from vmprof_convert.cli.run_files import File, Found
     from vmprof_convert.meaning.origins import Origins
     from vmprof_convert.profile.merging import Read
     from vmprof_convert.profile.model import Profile
@@ -46,56 +48,130 @@ if TYPE_CHECKING:
 DEFAULT_WIDTH = 100
 
 
-def terminal() -> Terminal:
-    """Return the width, colours and characters of stdout for a report."""
+def terminal(color: str = "auto") -> Terminal:
+    """Return the width, colours and characters of stdout for a report.
+
+    Args:
+        color: the value of the option --color.
+    """
     from vmprof_convert.text.terminal import Terminal
     out = sys.stdout
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
-    is_terminal = out.isatty()
     try:
         "\u00b1\u2026".encode(getattr(out, "encoding", None) or "ascii")
         is_unicode = True
     except (UnicodeError, LookupError):
         is_unicode = False
     return Terminal(
-        width, is_terminal and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") != "dumb", is_unicode)
+        width, color == "always" or (
+            color == "auto" and out.isatty() and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"), is_unicode)
 
 
-def file_() -> Terminal:
+def file_(color: str = "auto") -> Terminal:
     """Return the width, colours and characters of an output file for a report."""
     from vmprof_convert.text.terminal import Terminal
     return Terminal(shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
-                    if os.environ.get("COLUMNS") else DEFAULT_WIDTH)
+                    if os.environ.get("COLUMNS") else DEFAULT_WIDTH, color == "always")
 
 
-class _Form(NamedTuple):
+def find_run(options: argparse.Namespace, *, prints: bool = True) -> Found:
+    """Return the profiles of the run that the user named, after checks of the output.
+
+    Args:
+        options: the options, including add_profiles() and `output`.
+        prints: whether the command needs stdout if it writes no file.
+
+    Raises:
+        ProfileError: the profiles do not belong to one run, or stdout is closed.
+        FileError: a file cannot be read, or the output would replace a profile.
+        OutputError: the output cannot be written.
+    """
+    from vmprof_convert.cli import run_files
+    if STANDARD in options.profiles and len(options.profiles) > 1:
+        raise ProfileError("standard input contains one profile: to read several, name "
+                           "only files")
+    found = run_files.find(options.profiles)
+    if options.output is None:
+        if prints and sys.stdout is None:
+            raise streams.OutputError("cannot write to standard output: it is closed")
+        return found
+    from vmprof_convert.cli import output
+    for file in found.files:
+        output.check_target(options.output, file.path)
+    return found
+
+
+#: function that makes the text of a report; see make()
+Make = Callable[["Sequence[File]", argparse.Namespace, "Terminal"], str]
+
+
+def run(options: argparse.Namespace, make: Make) -> int:
+    """Make a report, print it or write it to a file, and return the exit code 0.
+
+    Args:
+        options: the options, including add_profiles() and add_forms().
+        make: makes the text of the report.
+    """
+    choose_form(options)
+    found = find_run(options)
+    if options.output is not None:
+        from vmprof_convert.cli import run_files
+        run_files.check_not_a_profile(options.output)
+    with about(found.files[0].name):
+        text = make(found.files, options, (terminal if options.output is None
+                                           else file_)(options.color))
+    if options.output is not None:
+        from vmprof_convert.cli import output
+        output.write(options.output, text.encode("utf-8", "backslashreplace"))
+        streams.say("wrote %s" % options.output)
+    complain(options.program, found.left_out)
+    if options.output is None:
+        # stdout escapes characters that the terminal does not have (see main())
+        streams.say(text.rstrip("\n"))
+    return 0
+
+
+def write_sheets(sheets: Sequence[Sheet], options: argparse.Namespace,
+                 on: Terminal) -> str:
+    """Return the text of several reports, one after the other."""
+    text = io.StringIO()
+    for number, sheet in enumerate(sheets):
+        if number:
+            print(file=text)
+        if options.form == MARKDOWN:
+            from vmprof_convert.report import markdown
+            markdown.write(sheet, text)
+        else:
+            from vmprof_convert.report import terminal_table
+            terminal_table.write(sheet, text, on)
+    return text.getvalue()
+
+
+class Form(NamedTuple):
     """The functions that make and write the reports in one form."""
 
-    of_rows: Callable[[View], Any]
-    of_focus: Callable[[View, Focus], Any]
-    of_tree: Callable[..., Any]
-    of_amounts: Callable[[AmountsView], Any]
+    #: module with of_rows(), of_focus(), of_tree() and of_amounts()
+    shapes: Any
     write: Callable[[Any, TextIO], None]
 
 
-def _form(options: argparse.Namespace, on: Terminal | None) -> _Form:
-    if options.form == JSON:
+def _form(options: argparse.Namespace, on: Terminal) -> Form:
+    if options.form in (JSON, CSV):
         from vmprof_convert.report import json_table
-        return _Form(json_table.of_rows, json_table.of_focus, json_table.of_tree,
-                     json_table.of_amounts, json_table.write)
+        return Form(json_table, json_table.write if options.form == JSON
+                    else json_table.write_rows)
     from vmprof_convert.report import tables
-    shapes = tables.of_rows, tables.of_focus, tables.of_tree, tables.of_amounts
     if options.form == MARKDOWN:
         from vmprof_convert.report import markdown
-        return _Form(*shapes, markdown.write)
+        return Form(tables, markdown.write)
     from vmprof_convert.report import terminal_table
-    return _Form(*shapes, partial(terminal_table.write, terminal=on or terminal()))
+    return Form(tables, partial(terminal_table.write, terminal=on))
 
 
 def make(files: Sequence[File], options: argparse.Namespace,
          on: Terminal | None = None) -> str:
-    """Return the text of the report.
+    """Return the text of a table of allocations, of CPU time or of resident memory.
 
     If native memory was sampled, the table of allocations is followed by a table of
     native memory.
@@ -110,20 +186,36 @@ def make(files: Sequence[File], options: argparse.Namespace,
         FileError: a file cannot be read.
     """
     check(options)
-    if options.form != TABLE or any((
-            options.raw, options.held, options.memory, options.focus, options.tree,
-            options.of)) or not _has_raw_memory(files):
-        return _make(files, options, on)
-    raw = argparse.Namespace(**{**vars(options), "raw": True})
+    on = on or terminal()
+    if options.of:
+        return make_page(files, options, on)
+    return with_native_memory(make_page, files, options, on)
+
+
+def with_native_memory(make: Make, files: Sequence[File], options: argparse.Namespace,
+                       on: Terminal, *, is_optional: bool = False) -> str:
+    """Return the text of a report on the GC's heap, and on native memory if sampled.
+
+    Args:
+        make: makes each of both reports.
+        files: the profiles of a run.
+        options: the options.
+        on: the terminal for the text.
+        is_optional: whether the text can contain the reason why the report on native
+            memory is impossible.
+    """
+    if options.form != TABLE or options.native_memory or not _has_raw_memory(files):
+        return make(files, options, on)
+    raw = argparse.Namespace(**{**vars(options), "native_memory": True})
     try:
-        text = _make(files, options, on)
+        text = make(files, options, on)
     except ProfileError as error:
         # the report of native memory may be possible although the first one is not
         text = "%s\n" % error
     try:
-        return text + "\n" + _make(files, raw, on)
+        return text + "\n" + make(files, raw, on)
     except ProfileError as error:
-        if not options.leaks:
+        if not is_optional:
             raise
         return text + "\n%s\n" % error
 
@@ -131,47 +223,45 @@ def make(files: Sequence[File], options: argparse.Namespace,
 def _has_raw_memory(files: Sequence[File]) -> bool:
     """Return whether native memory was sampled, and the files can be read again."""
     from vmprof_convert import readers
-    from vmprof_convert.cli.run_files import STANDARD
     return all(file.path != STANDARD for file in files) and any(
         readers.read_head(file.path).settings.get("raw") for file in files)
 
 
-def _make(files: Sequence[File], options: argparse.Namespace,
-          on: Terminal | None) -> str:
-    if options.leaks:
-        return _make_leaks(files, options, on)
-    if options.held:
-        return _make_held(files, options, on)
-    if options.memory:
-        return _make_memory(files, options, on)
+#: function that makes the content of a report from the view and the sums, in a form
+Page = Callable[[Form, "View", "Tally"], Any]
+
+
+def make_page(files: Sequence[File], options: argparse.Namespace, on: Terminal,
+              page: Page | None = None, default_limit: int = DEFAULT_LIMIT) -> str:
+    """Return the text of a report.
+
+    Args:
+        files: the profiles of a run.
+        options: the options.
+        on: the terminal for the text.
+        page: makes the content; None for a table.
+        default_limit: the default number of rows in a form for humans.
+    """
     if options.at == PEAK:
         options = argparse.Namespace(**{
             **vars(options), "at": _time_of_peak(files, options)})
     form = _form(options, on)
-    limit = options.limit or (None if options.form == JSON else
-                              DEFAULT_PART if options.focus else DEFAULT_LIMIT)
+    limit = options.limit or (None if options.form in (JSON, CSV) else default_limit)
     text = io.StringIO()
     if options.of == RESIDENT:
-        form.write(form.of_amounts(_resident(files, options, limit)), text)
+        form.write(form.shapes.of_amounts(_resident(files, options, limit)), text)
         return text.getvalue()
     view, tally = _view(files, options, limit)
     is_timed = not (view.profile.settings or view.profile.moments)
-    if options.of == TIME or (is_timed and tally.ticks and not any(
-            (options.of, options.focus, options.tree))):
-        page = form.of_amounts(_time(view, tally))
-    elif options.focus:
-        from vmprof_convert.analysis.callers import focus
-        page = form.of_focus(view, focus(view.profile, tally, options.focus,
-                                         view.choice, view.origins))
-    elif options.tree:
-        from vmprof_convert.analysis.call_tree import branches
-        page = form.of_tree(view, *branches(
-            view.profile, tally, view.choice, view.origins, limit))
+    if page is not None:
+        content = page(form, view, tally)
+    elif options.of == TIME or (is_timed and tally.ticks and not options.of):
+        content = form.shapes.of_amounts(_time(view, tally))
     else:
-        page = form.of_rows(view)
+        content = form.shapes.of_rows(view)
     # free the sums before drawing the report, because both take much memory
     del view, tally
-    form.write(page, text)
+    form.write(content, text)
     return text.getvalue()
 
 
@@ -182,8 +272,6 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
     """
     from vmprof_convert import readers
     from vmprof_convert.analysis.peak import Changes, time_of_peak
-    from vmprof_convert.cli.run_files import STANDARD
-    from vmprof_convert.errors import about
     from vmprof_convert.profile import merging
 
     if any(file.path == STANDARD for file in files):
@@ -196,7 +284,7 @@ def _time_of_peak(files: Sequence[File], options: argparse.Namespace) -> int:
             read.append(merging.Read(
                 readers.read_into(file.sources, of_file,
                                   salvage=options.salvage or file.is_found,
-                                  raw=options.raw),
+                                  raw=options.native_memory),
                 file.path, file.begin))
     chosen = merging.chosen(read, selection(options).processes)
     if not any(part.profile.has_lifetimes for part in chosen):
@@ -283,7 +371,7 @@ def _view(files: Sequence[File], options: argparse.Namespace,
         summary = summarize_parts(shown, parts, choice, code) if by[0] in PARTS else (
             summarize(shown, tally, choice, origins=origins, code=code))
         return View(shown, summary, choice, origins, asked, limit, of_processes,
-                    options.remarks)
+                    options.notes)
 
     view = view_of(asked)
     if chosen_by_us:
@@ -316,8 +404,8 @@ def _is_ours_to_choose(profile: Profile, options: argparse.Namespace, origins: O
     if the report is not JSON. Programs that read JSON get the same rows in each run.
     """
     from vmprof_convert.meaning.user_code import has_own_code
-    return not (options.by or options.tree or options.focus or asked.mine
-                or options.form == JSON) and has_own_code(profile, origins)
+    return not (options.by or asked.mine or options.form in (JSON, CSV)) and (
+        has_own_code(profile, origins))
 
 
 #: a row may be uninformative if its own bytes exceed this share of all bytes
@@ -356,7 +444,7 @@ def _that_says_most(own: View, all_: View, tally: Tally, is_time: bool) -> View:
     if largest.says_something:
         return own._replace(other="--by function shows all code: %s"
                                   % largest_of_all.text)
-    return all_._replace(other="--mine shows user code: %s" % largest.text)
+    return all_._replace(other="--user-code shows user code: %s" % largest.text)
 
 
 def _largest(view: View, tally: Tally, is_time: bool) -> _Largest | None:
@@ -395,12 +483,11 @@ def _by(profile: Profile, options: argparse.Namespace, origins: Origins,
     from vmprof_convert.meaning.user_code import has_own_code
     from vmprof_convert.meaning.visible_stacks import has_lines
 
-    if not (options.by or options.tree or options.focus) and has_own_code(
-            profile, origins):
+    if not options.by and has_own_code(profile, origins):
         asked = asked._replace(mine=True)
     return asked, options.by or (
-        ("line",) if has_lines(profile) and asked.mine
-        and not options.tree and options.of != TIME else ("function",))
+        ("line",) if has_lines(profile) and asked.mine and options.of != TIME
+        else ("function",))
 
 
 def _time(view: View, tally: Tally) -> AmountsView:
@@ -422,7 +509,6 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
     from vmprof_convert import readers
     from vmprof_convert.analysis import cpu_and_rss, process_memory
     from vmprof_convert.analysis.summary import Choice
-    from vmprof_convert.errors import about
     from vmprof_convert.meaning.origins import Origins
     from vmprof_convert.meaning.user_code import only_own
     from vmprof_convert.profile import merging
@@ -431,7 +517,8 @@ def _resident(files: Sequence[File], options: argparse.Namespace,
     asked = selection(options)
     if not asked.is_everything:
         raise ProfileError("--of rss shows the resident memory of whole processes: of "
-                           "the filters, it supports only --process and --mine")
+                           "the filters, it supports only --process and "
+                           "--user-code")
     parts = []
     samples = limit_of(options)
     for file in files:
@@ -473,7 +560,6 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     from vmprof_convert import readers
     from vmprof_convert.analysis.selection import SelectedRows
     from vmprof_convert.analysis.summary import THREAD, ByThread, Tally
-    from vmprof_convert.errors import about
     from vmprof_convert.profile.merging import Read
 
     tally = Tally(None if options.at is None else options.at - file.begin)
@@ -483,201 +569,6 @@ def _read(file: File, options: argparse.Namespace, asked: Selection) -> _Part:
     with about(file.name):
         profile = readers.read_into(
             file.sources, tally if asked.is_everything and adding is tally else rows,
-            salvage=options.salvage or file.is_found, raw=options.raw)
+            salvage=options.salvage or file.is_found, raw=options.native_memory)
     return _Part(Read(profile, file.path, file.begin, frozenset(rows.threads)),
                  tally, by_thread)
-
-
-def _refuse_others(options: argparse.Namespace, report: str,
-                   its_own: Sequence[str]) -> None:
-    """Check that all given options belong to a report.
-
-    Args:
-        options: the options.
-        report: the option that selects the report.
-        its_own: the options of the report.
-
-    Raises:
-        ProfileError: another option is given.
-    """
-    for given in are_given(options):
-        if given not in its_own:
-            raise ProfileError(
-                "%s is another report, which does not support %s: leave one of them out"
-                % (report, given))
-
-
-#: options that --leaks allows, in addition to the filters
-_OF_LEAKS = ("--limit", "--group-storage", "--leaks", "--json", "--focus")
-
-
-def _make_leaks(files: Sequence[File], options: argparse.Namespace,
-                on: Terminal | None) -> str:
-    from vmprof_convert.analysis.leaks.search import find_leaks
-    from vmprof_convert.analysis.leaks.windows import TooFewCollections
-    from vmprof_convert.errors import NotThere
-    from vmprof_convert.profile import merging
-    from vmprof_convert.report.leaks.as_json import (
-        content_of_process,
-        content_of_processes,
-        write_json,
-    )
-    from vmprof_convert.report.leaks.text import ProcessLeaks, write_leaks
-
-    _refuse_others(options, "--leaks", _OF_LEAKS)
-    asked = selection(options)
-    if asked.fates:
-        raise ProfileError("--leaks compares the objects that were allocated and "
-                           "freed: leave out --fate, which selects one kind")
-    if options.focus:
-        asked = asked._replace(functions=(*asked.functions, options.focus))
-    if options.raw:
-        _check_raw(files, options)
-    read = [_read_old(file, options) for file in files]
-    chosen = merging.chosen([part for part, _ in read], asked.processes)
-    read = [(part, objects) for part, objects in read if part in chosen]
-    able, found, parts, absent = [], [], [], []
-    why, blamed = "", 0
-    for part, objects in read:
-        alone: Leaks | str
-        try:
-            process = _process(part, objects, asked)
-            alone = find_leaks([process], group_storage=options.group_storage)
-            able.append(process)
-            found.append(alone)
-        except NotThere as error:
-            absent.append(error)
-            if len(absent) == len(read):
-                raise
-            alone = error.short
-        except ProfileError as error:
-            if len(read) == 1:
-                raise
-            why, blamed = str(error), part.profile.pid
-            # the full message has advice that does not help if other processes have a
-            # result
-            alone = error.short if isinstance(error, TooFewCollections) else why
-        parts.append(ProcessLeaks(part.name, part.profile, alone))
-    if not able:
-        raise ProfileError("none of the %d processes can be examined; process %d: %s"
-                           % (len(parts), blamed, why))
-    together = find_leaks(able, group_storage=options.group_storage) if (
-        len(able) > 1) else found[0]
-    text = io.StringIO()
-    if options.form == JSON:
-        write_json(
-            content_of_processes([part[1:] for part in parts], together,
-                                 options.limit) if len(parts) > 1
-            else content_of_process(able[0].profile, together, options.limit), text)
-        return text.getvalue()
-    write_leaks(able[0].profile, together, text, options.limit or DEFAULT_LIMIT,
-                parts=parts if len(parts) > 1 else (), terminal=on or terminal(),
-                only=str(asked))
-    return text.getvalue()
-
-
-def _check_raw(files: Sequence[File], options: argparse.Namespace) -> None:
-    """Check that the sampler missed no calls of free(), which would look like leaks.
-
-    Raises:
-        ProfileError: some calls were missed.
-    """
-    from vmprof_convert.analysis import thresholds
-    from vmprof_convert.cli import run_files
-    if all(file.path != run_files.STANDARD for file in files):
-        run_files.read(files, options,
-                       partial(thresholds.check_frees, "leaks of native memory"))
-
-
-#: options that --memory allows
-_OF_MEMORY = ("--memory", "--json", "--markdown")
-
-
-def _make_memory(files: Sequence[File], options: argparse.Namespace,
-                 on: Terminal | None) -> str:
-    from vmprof_convert.cli import memory as asking
-    from vmprof_convert.report import where_memory
-
-    _refuse_others(options, "--memory", _OF_MEMORY)
-    asked = asking.read(files, options)
-    if options.form == JSON:
-        import json
-        return json.dumps(where_memory.of_processes(asked), indent=1) + "\n"
-    return _written([where_memory.of_profile(*one) for one in asked], options, on)
-
-
-def _written(sheets: Sequence[Sheet], options: argparse.Namespace,
-             on: Terminal | None) -> str:
-    """Return the text of several reports, one after the other."""
-    text = io.StringIO()
-    for number, sheet in enumerate(sheets):
-        if number:
-            print(file=text)
-        if options.form == MARKDOWN:
-            from vmprof_convert.report import markdown
-            markdown.write(sheet, text)
-        else:
-            from vmprof_convert.report import terminal_table
-            terminal_table.write(sheet, text, on or terminal())
-    return text.getvalue()
-
-
-#: options that --held allows
-_OF_HELD = ("--limit", "--group-storage", "--held", "--json", "--markdown")
-
-
-def _make_held(files: Sequence[File], options: argparse.Namespace,
-               on: Terminal | None) -> str:
-    from vmprof_convert.analysis import holders
-    from vmprof_convert.cli import held as asking
-    from vmprof_convert.report import held as tables
-
-    _refuse_others(options, "--held", _OF_HELD)
-    find = partial(holders.find, group_storage=options.group_storage)
-    asked = asking.read(files, options)
-    if options.form == JSON:
-        text = io.StringIO()
-        tables.write_json([
-            (profile, [find(profile, held) for held in profile.held])
-            for profile, _ in asked], text, options.limit)
-        return text.getvalue()
-    return _written([
-        tables.of(profile, find(profile, last), options.limit or DEFAULT_LIMIT,
-                  is_one_of_several=len(asked) > 1) for profile, last in asked],
-        options, on)
-
-
-def _read_old(file: File, options: argparse.Namespace) -> tuple[Read, OldObjects]:
-    from vmprof_convert import readers
-    from vmprof_convert.analysis.leaks.search import OldObjects
-    from vmprof_convert.errors import about
-    from vmprof_convert.profile.merging import Read
-
-    objects = OldObjects()
-    with about(file.name):
-        profile = readers.read_into(file.sources, objects,
-                                    salvage=options.salvage or file.is_found,
-                                    raw=options.raw)
-    return Read(profile, file.path, file.begin, frozenset(objects.thread)), objects
-
-
-def _process(part: Read, objects: OldObjects, asked: Selection) -> Process:
-    from vmprof_convert.analysis.leaks.search import Process
-    from vmprof_convert.analysis.selection import Selected, chosen_threads
-    from vmprof_convert.meaning.lifetimes import NOT_RECORDED
-    from vmprof_convert.meaning.origins import Origins
-    from vmprof_convert.meaning.user_code import has_own_code, only_own
-
-    profile = part.profile
-    origins = Origins(profile)
-    own = only_own(profile, origins) if has_own_code(profile, origins) else None
-    asked = asked.after(part.begin)
-    includes = None
-    if not asked._replace(time=None).is_everything:
-        selected = Selected(profile, asked, origins)
-        threads = chosen_threads(profile, asked, part.threads)
-
-        def includes(stack: int, type_: int, thread: int) -> bool:
-            return thread in threads and selected.includes(stack, type_, NOT_RECORDED)
-
-    return Process(profile, objects, own, asked.time, includes)

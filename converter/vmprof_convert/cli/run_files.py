@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vmprof_convert import readers
+from vmprof_convert.cli.options import STANDARD, limit_of, selection
 from vmprof_convert.errors import FileError, ProfileError, about
 from vmprof_convert.profile import merging
 from vmprof_convert.readers import Head, container
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     import argparse
 
     from vmprof_convert.profile.model import Profile
-
-#: name that means standard input or output
-STANDARD = "-"
 
 #: Part of a child's file name. The child with the pid 4711 writes app.4711.vmprof, and
 #: later segments app.4711.w2.vmprof. A second child with this pid writes
@@ -166,22 +164,21 @@ def read(files: Sequence[File], asked: argparse.Namespace,
         The profile with the selected samples.
     """
     from vmprof_convert.analysis.selection import select
-    from vmprof_convert.cli import options
     from vmprof_convert.cli.progress import progress_bar
     parts = []
-    limit = options.limit_of(asked)
+    limit = limit_of(asked)
     for file in files:
         with about(file.name), progress_bar("reading") as progress:
             parts.append(merging.Read(readers.read(
                 file.sources, salvage=asked.salvage or file.is_found,
-                progress=progress, samples=limit.table(), raw=asked.raw),
+                progress=progress, samples=limit.table(), raw=asked.native_memory),
                 file.path, file.begin))
-    selection = options.selection(asked)
-    profile = merging.merge(merging.chosen(parts, selection.processes)).profile
+    chosen = selection(asked)
+    profile = merging.merge(merging.chosen(parts, chosen.processes)).profile
     profile.thinned = limit.thinned()
     if look is not None:
         look(profile)
-    return select(profile, selection)
+    return select(profile, chosen)
 
 
 def read_raw(files: Sequence[File], asked: argparse.Namespace) -> Profile | None:
@@ -195,7 +192,7 @@ def read_raw(files: Sequence[File], asked: argparse.Namespace) -> Profile | None
     if any(file.path == STANDARD for file in files):
         return None
     try:
-        return read(files, argparse.Namespace(**{**vars(asked), "raw": True}))
+        return read(files, argparse.Namespace(**{**vars(asked), "native_memory": True}))
     except (ProfileError, FileError):
         return None
 

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vmprof_convert.cli import launch
-from vmprof_convert.cli.output import OutputError
+from vmprof_convert.cli.streams import OutputError
 
 PROFILER = "https://profiler.firefox.com"
 LOOPBACK = "127.0.0.1"

@@ -7,6 +7,10 @@ import sys
 from typing import BinaryIO
 
 
+class OutputError(Exception):
+    """The output cannot be written; the message is one line."""
+
+
 def say(text: str) -> None:
     """Print a line to stdout, unless stdout is closed or its reader has gone."""
     if sys.stdout is None:

@@ -1,6 +1,7 @@
 """Reduce stacks to user code, so that library allocations belong to their caller.
 
-The option --mine uses this module. origins.py decides which functions are user code.
+The option --user-code uses this module. origins.py decides which functions are user
+code.
 """
 from __future__ import annotations
 

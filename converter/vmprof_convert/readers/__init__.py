@@ -120,8 +120,9 @@ class _Reading:
         if self._of_objects == records.RAW and not (
                 self.contents.settings.get("interval")):
             raise ProfileError("the profile has no samples of native memory, which "
-                               "--raw and conditions such as 'raw growth > 10M' need: "
-                               "start the program with --raw-memory 512k, for example")
+                               "--native-memory and conditions such as 'raw growth > "
+                               "10M' need: start the program with --native-memory "
+                               "512k, for example")
         contents, last = self.contents, self.logs[-1]
         is_raw = self._of_objects == records.RAW
         stacks, found = contents.stacks, functions(contents, self.names)

@@ -201,8 +201,8 @@ def _of_process(profile: Profile, told: _Told) -> list[str]:
         else:
             lines.append(
                 "the run did not end normally, continues elsewhere, or the program "
-                "closed the profile's file (`ctl PID status` names the reason if the "
-                "process runs); the report contains the earlier records")
+                "closed the profile's file (`pypy-alloc control PID status` names the "
+                "reason if the process runs); the report contains the earlier records")
     if profile.ended:
         lines.append("the profile ends before the program did: %s"
                      % profile.ended)
@@ -231,7 +231,7 @@ class Remark(NamedTuple):
     is_essential: bool = False
 
 
-#: maximum number of lines below a table, unless --remarks is given
+#: maximum number of lines below a table, unless --notes is given
 MOST_LINES = 5
 
 
@@ -258,7 +258,7 @@ def brief(profile: Profile, summary: Summary, choice: Choice, *,
     lines += essential[:MOST_LINES - 2]
     left = len(everything) - max(len(lines) - 1, 0)
     if left > 0:
-        lines.append("(more about these figures: --remarks)")
+        lines.append("(more about these figures: --notes)")
     return lines
 
 
@@ -399,8 +399,8 @@ def _of_figures(profile: Profile, summary: Summary, choice: Choice) -> list[Rema
     found += map(Remark, [*of_process(profile), *_collections(profile),
                           *_bookkeeping(profile)])
     if summary.time_samples:
-        found.append(Remark("CPU samples: %d; --of time sums them, and --view shows "
-                            "them" % summary.time_samples, True))
+        found.append(Remark("CPU samples: %d; --of time sums them, and the command "
+                            "view shows them" % summary.time_samples, True))
     return found
 
 
@@ -556,7 +556,7 @@ def _alive(profile: Profile, choice: Choice, *, is_brief: bool) -> str:
         return ("alive: objects that the program could reach at %.2f s (%s)" % (
             last / 1e9, "major collection" if is_collection else "heap snapshot"))
     remedy = "" if is_brief else (
-        "; record with --held or --leaks to find out")
+        "; record with --retainers or --leaks to find out")
     if profile.processes:
         return ("survived: objects that no collection of their process has freed; some "
                 "may be garbage" + remedy)

@@ -4,8 +4,9 @@ The input is the same as in tables.py. README.rst describes the keys.
 """
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from vmprof_convert.analysis import process_memory
@@ -39,6 +40,28 @@ def write(content: _Json, out: TextIO) -> None:
     """Write the content to a file as JSON."""
     json.dump(content, out, indent=1)
     out.write("\n")
+
+
+def write_rows(content: _Json, out: TextIO) -> None:
+    """Write the rows of a report to a file as CSV.
+
+    The name of a column consists of the keys that lead to its value, such as
+    function.name and self.alive.bytes.value.
+    """
+    rows = [dict(_cells(row)) for row in content["rows"]]
+    table = csv.DictWriter(out, dict.fromkeys(
+        name for row in rows for name in row), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+
+
+def _cells(value: object, *keys: str) -> Iterator[tuple[str, object]]:
+    """Yield the name and the value of each cell in a part of a row."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _cells(part, *keys, key)
+    else:
+        yield ".".join(keys), value
 
 
 def of_rows(view: View) -> _Json:

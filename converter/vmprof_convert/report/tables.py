@@ -136,7 +136,7 @@ class View(NamedTuple):
     #: whether all notes are shown; otherwise only notes without which the reader may
     #: misinterpret the figures
     all_remarks: bool = False
-    #: hint at another view (such as --mine) and its largest row, or ""
+    #: hint at another view (such as --user-code) and its largest row, or ""
     other: str = ""
 
 

@@ -1,8 +1,8 @@
 """Report the use of a process's resident memory, as a table or as JSON.
 
 The input is the memory counts of Linux, malloc and the GC (`facts`). The sampler
-records them at the end of a profile, or `ctl PID memory` requests them from a process.
-analysis/where_memory.py describes the rows.
+records them at the end of a profile, or `pypy-alloc memory PID` requests them from a
+process. analysis/where_memory.py describes the rows.
 """
 from __future__ import annotations
 

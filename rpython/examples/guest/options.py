@@ -19,7 +19,8 @@ Runs a program of the guest language.  FLAGS, all before PROGRAM:
                                 average: 1 to 2**62, or with k, M or G; or
                                 auto:NUMBER/s, no more samples a second
   --allocation-seed NUMBER      make a run repeatable: 0 to 2**63 - 1
-  --allocation-gaps KIND        exponential (default) or fixed
+  --allocation-distribution KIND
+                                exponential (default) or fixed
   --no-lifetimes                not what becomes of the sampled objects
   --period SECONDS              take time samples: 0.000001 to less than 1
   --memory                      record the process's memory with the samples
@@ -92,7 +93,7 @@ def set_value(options, flag, value):
             options.interval = parse_number(value, 1, 2**62)
     elif flag == "--allocation-seed":
         options.seed = parse_number(value, 0, sys.maxint)
-    elif flag == "--allocation-gaps":
+    elif flag == "--allocation-distribution":
         if value not in ("exponential", "fixed"):
             raise ValueError
         options.fixed = value == "fixed"
@@ -145,5 +146,5 @@ def parse(argv):
             raise UsageError("%s needs --allocation-sampling BYTES or --period "
                              "SECONDS" % flag)
     if options.fixed and options.per_second > 0:
-        raise UsageError("--allocation-gaps: fixed ones can't follow a limit")
+        raise UsageError("--allocation-distribution: fixed ones can't follow a limit")
     return options

@@ -1,16 +1,10 @@
 """The commands that read files, which the package vmprof-convert contains."""
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 
 from vmprof_allocation.remote.process_info import PROGRAM, note
-
-#: options of the converter before it has subcommands, by the name of the command
-_OPTIONS = {"report": (), "tree": ("--tree",), "leaks": ("--leaks",),
-            "retainers": ("--held",), "memory": ("--memory",), "view": ("--view",),
-            "flamegraph": ("--to", "html"), "export": ()}
 
 
 def run(name: str, arguments: list[str]) -> int:
@@ -30,15 +24,7 @@ def run(name: str, arguments: list[str]) -> int:
              "environment" % (name, error))
         return 2
     with_little_memory()
-    command = PROGRAM
-    if "more" in inspect.signature(cli.main).parameters or name in ("diff", "check"):
-        arguments = [name, *arguments]
-    else:
-        command = "%s %s" % (PROGRAM, name)
-        if name == "callers" and len(arguments) > 1:
-            arguments = [arguments[0], "--focus", *arguments[1:]]
-        arguments = [*_OPTIONS.get(name, ()), *arguments]
-    return cli.main(arguments, command=command, name=PROGRAM)
+    return cli.main([name, *arguments], command=PROGRAM, name=PROGRAM)
 
 
 def with_little_memory() -> None:

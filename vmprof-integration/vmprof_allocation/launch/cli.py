@@ -483,8 +483,8 @@ def _check_output(path: str | None, command: list[str]) -> int:
     if path == "-":
         raise AllocationSamplingError(
             "invalid output '-': standard output belongs to the program. Write the "
-            "name of a file (such as ./-), and convert it with vmprof-convert --to "
-            "vmprof -o -")
+            "name of a file (such as ./-), and convert it with vmprof-convert export "
+            "--format vmprof -o -")
     try:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

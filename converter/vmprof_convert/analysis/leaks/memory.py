@@ -1,4 +1,4 @@
-"""Measure the memory of a process between the moments that `--leaks` compares.
+"""Measure the memory of a process between the moments that `leaks` compares.
 
 The sampler samples only objects of the GC. The memory that C code keeps (ctypes, cffi,
 array, mmap, C extensions) is part of the resident memory, but of no leak. The sampler

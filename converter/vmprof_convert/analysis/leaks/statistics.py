@@ -1,6 +1,6 @@
 """Test whether the live bytes of an allocation site grow by more than chance.
 
-These are the statistical tests of `vmprof-convert --leaks`. They use the numbers of
+These are the statistical tests of `vmprof-convert leaks`. They use the numbers of
 sampled objects that appeared and disappeared in two time windows, and the changes of
 the live bytes between heap snapshots. A *place* is a function and a line, and a *site*
 is a place and a type. The module docstring of search.py explains the choice of the

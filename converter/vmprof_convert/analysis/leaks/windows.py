@@ -1,4 +1,4 @@
-"""Choose the moments that `vmprof-convert --leaks` compares.
+"""Choose the moments that `vmprof-convert leaks` compares.
 
 Three heap snapshots of a process divide its run into two windows of similar length. All
 snapshots between the first and the last one show whether the live bytes go up and down.
@@ -213,12 +213,12 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
     begin, end = (bisect.bisect_left(times, time) for time in (start, stop))
     if not profile.has_lifetimes:
         raise ProfileError(
-            "this profile has no outcomes of objects, which --leaks needs: it was "
-            "taken without lifetimes")
+            "this profile has no outcomes of objects, which the command leaks needs: "
+            "it was taken without lifetimes")
     if end - begin < _LEAST:
         raise TooFewCollections(
-            "--leaks compares three heap snapshots or major collections, and there "
-            "were %d in %s: %s" % (
+            "the command leaks compares three heap snapshots or major collections, and "
+            "there were %d in %s: %s" % (
                 end - begin, "this run" if part is None else "that time",
                 "let the program run longer" if len(profile.snapshots) > 1 else
                 "start the program with --leaks, which takes snapshots, or let it run "
@@ -246,8 +246,8 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
         last = at[last_mark] if rest else end - 1
         if not first < center < last:
             raise ProfileError(
-                "--leaks needs a major collection at each mark, and something that is "
-                "allocated between them: call gc.collect() there")
+                "the command leaks needs a major collection at each mark, and "
+                "something that is allocated between them: call gc.collect() there")
     else:
         marked = []
         # With `part`, the user has excluded the warm-up.
@@ -256,8 +256,9 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
         if last - first < 2:
             count = max(last - first + 1, 0)
             raise TooFewCollections(
-                "--leaks compares three heap snapshots or major collections after the "
-                "first quarter of the run, which is its warm-up, and there were %d: %s"
+                "the command leaks compares three heap snapshots or major collections "
+                "after the first quarter of the run, which is its warm-up, and there "
+                "were %d: %s"
                 % (count, _remedy(profile)), count)
         half = (times[first] + times[last]) / 2
         center = min(range(first + 1, last),
@@ -265,7 +266,8 @@ def _find(profile: Profile, times: list[int], part: tuple[int, int | None] | Non
     a, b, c = times[first], times[center], times[last]
     if not a < b < c:
         raise ProfileError(
-            "--leaks needs heap snapshots or major collections at different times")
+            "the command leaks needs heap snapshots or major collections at different "
+            "times")
     first_bytes, center_bytes, last_bytes = _allocated(profile, (a, b, c))
     trend: Sequence[int] = range(first, last + 1)
     if len(marked) >= MIN_TREND or len(marked) > len(trend):

@@ -247,7 +247,7 @@ class _Writer:
                   "unknown" % format_bytes(unseen))
         self._say("      the program calls malloc through pointers that it looked up "
                   "before the sampling began, or small blocks need much bookkeeping. "
-                  "Start the program with --raw-memory to sample all calls")
+                  "Start the program with --native-memory to sample all calls")
 
     def _write_outside(self) -> None:
         """Warn about growth outside of the GC's heap, which may be the largest leak."""
@@ -262,11 +262,12 @@ class _Writer:
             self._say("outside of the GC's heap, %s" % grew)
         else:
             self._say("%s; the size of the GC's heap was not read" % grew)
-        self._say("      native memory was sampled, too (--raw). Memory from mmap, and "
-                  "freed memory that malloc keeps, was not" if self._has_raw else
+        self._say("      native memory was sampled, too (--native-memory). Memory "
+                  "from mmap, and freed memory that malloc keeps, was not"
+                  if self._has_raw else
                   "      the allocating functions are unknown (record them with "
-                  "--raw-memory 512k): look at C extensions, ctypes and cffi, array, "
-                  "mmap, and freed memory that malloc keeps")
+                  "--native-memory 512k): look at C extensions, ctypes and cffi, "
+                  "array, mmap, and freed memory that malloc keeps")
 
     def _write_memory(self) -> None:
         """Write the growth of resident memory and the share that the heap explains."""

@@ -114,8 +114,8 @@ def convert(profile: Profile,
             "cannot convert the profile, because it has no samples" + (
                 "; records of unknown kinds were skipped: %s"
                 % profile.passed_over if profile.unknown else "") + (
-                "; --raw writes a file of its native "
-                "memory" if profile.raw_interval else ""))
+                "; --native-memory writes a file of its native memory"
+                if profile.raw_interval else ""))
     summary = sum_up(profile)
     profile.samples.sort()
     raw = profile.raw if unit == TIME and profile.raw and len(

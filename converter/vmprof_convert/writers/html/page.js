@@ -1,4 +1,4 @@
-// The page of `vmprof-convert --to html`, which draws the profile of the element #profile.
+// The page of `vmprof-convert flamegraph`, which draws the profile of the element #profile.
 // Names are data: they are written to text nodes and attributes, and never to HTML.
 const ALIVE = profile.alive_word[0].toUpperCase() + profile.alive_word.slice(1);
 const MEASURES = [["bytes", "Bytes"], ["objects", "Objects"], ["alive", ALIVE]]

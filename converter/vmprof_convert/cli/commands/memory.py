@@ -1,4 +1,4 @@
-"""Read the memory counts that profiles contain about the end of their processes."""
+"""The command memory: show the resident memory of each process by use."""
 from __future__ import annotations
 
 import argparse
@@ -6,8 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vmprof_convert.cli import run_files
-from vmprof_convert.cli.options import selection
+from vmprof_convert.cli import report, run_files
+from vmprof_convert.cli.options import (
+    JSON,
+    MARKDOWN,
+    add_forms,
+    add_process,
+    add_profiles,
+    selection,
+)
 from vmprof_convert.errors import ProfileError, about
 from vmprof_convert.profile import merging
 from vmprof_convert.report import where_memory
@@ -15,12 +22,41 @@ from vmprof_convert.report import where_memory
 if TYPE_CHECKING:
     from vmprof_convert.cli.run_files import File
     from vmprof_convert.profile.model import Profile
+    from vmprof_convert.text.terminal import Terminal
 
 _FACTS = re.compile(r"(?:[a-z][a-z.]{0,30} [0-9]{1,19}(?:,|$)){1,200}", re.ASCII)
 
 
-def read(files: Sequence[File], options: argparse.Namespace
-         ) -> list[tuple[Profile, dict[str, int] | None]]:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_forms(parser, MARKDOWN, JSON)
+    add_profiles(parser, "app.vmprof (record with --memory)")
+    add_process(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command, and return its exit code."""
+    return report.run(options, make)
+
+
+def make(files: Sequence[File], options: argparse.Namespace, on: Terminal) -> str:
+    """Return the text of the report.
+
+    Args:
+        files: the profiles of a run.
+        options: the options of the command.
+        on: the terminal for the text.
+    """
+    counts = _read(files, options)
+    if options.form == JSON:
+        import json
+        return json.dumps(where_memory.of_processes(counts), indent=1) + "\n"
+    return report.write_sheets([where_memory.of_profile(*one) for one in counts],
+                               options, on)
+
+
+def _read(files: Sequence[File], options: argparse.Namespace
+          ) -> list[tuple[Profile, dict[str, int] | None]]:
     """Return the profile and the memory counts of each selected process.
 
     The counts are None for a process whose profile does not contain them.
@@ -29,21 +65,17 @@ def read(files: Sequence[File], options: argparse.Namespace
         ProfileError: none of the profiles contains memory counts.
         FileError: a file cannot be read.
     """
-    chosen = selection(options)
-    if options.mine or not chosen.is_everything:
-        raise ProfileError("--memory shows whole processes: of the filters, it "
-                           "supports only --process")
     parts = []
     for file in files:
         part = run_files.read_events(file, options)
         with about(file.name):
             parts.append((part, _facts(part.profile.settings.get("memory", ""))))
-    among = merging.chosen([part for part, _ in parts], chosen.processes)
+    among = merging.chosen([part for part, _ in parts], selection(options).processes)
     asked = [(part.profile, facts) for part, facts in parts if part in among]
     if all(facts is None for _, facts in asked):
         raise ProfileError(
             "this profile does not contain the use of the memory: request it while the "
-            "program runs (python -m vmprof_allocation ctl PID memory), or start the "
+            "program runs (pypy-alloc memory PID), or start the "
             "program with --memory, which records it at the end")
     return asked
 
