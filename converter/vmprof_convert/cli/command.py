@@ -35,7 +35,8 @@ class Command(NamedTuple):
     module: str
 
 
-_COMMANDS = tuple(
+#: the commands of this package
+COMMANDS = tuple(
     Command(name, help_, "vmprof_convert.cli.commands." + name) for name, help_ in (
         ("report", "Show the functions, lines or types that allocate most."),
         ("tree", "Show the largest branches of the call tree."),
@@ -149,7 +150,7 @@ def main(arguments: Sequence[str] | None = None, *,
         gc.disable()
     if arguments is None:
         arguments = sys.argv[1:]
-    commands = [*more, *_COMMANDS]
+    commands = [*more, *COMMANDS]
     options = None
     try:
         if arguments and arguments[0] in ("-h", "--help"):
