@@ -1,13 +1,13 @@
 # make run      install what is missing, sample a program, show the result
 # make check    linters, types, fast tests: a minute
-# make test     install what is missing, run all tests but the hardest: an hour
+# make test     install what is missing, run all tests but the hardest: 45 minutes
 #               on two cores
 # make guest    build the guest interpreter with the patched RPython; with the
 #               JIT: guest-jit
 # make pictures take those of README.rst, with Chromium.  PROFILER=address: from
 #               a Firefox Profiler that is served there
 # make bench    measure the overhead
-# make hard     what tests seldom find anything with: an hour and a half.
+# make hard     what tests seldom find anything with: two hours.
 #               BUILD=sid: with the PyPy of another release of Debian (as root);
 #               MACHINE=arm64: with three for arm64, emulated
 #
