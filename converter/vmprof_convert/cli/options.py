@@ -273,6 +273,8 @@ def add_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> No
     parser.add_argument("--hide-internal", action="store_true",
                         help="omit internal objects, such as <JIT frame>")
     add_notes(parser)
+    # a table in the terminal needs no option of an output
+    parser.set_defaults(form=TABLE, samples=None)
 
 
 def add_by(parser: argparse._ActionsContainer, help_: str) -> None:
