@@ -69,6 +69,7 @@ def test_an_index_accepts_the_platform_of_the_wheel(wheels: dict[str, Path]) -> 
     check_platform(wheels["vmprof-allocation"], X86_64)
 
 
+@pytest.mark.hard
 @pytest.mark.parametrize("machine", machines()[1:])
 def test_wheel_for_another_machine(tmp_path: Path, machine: str) -> None:
     """A cross compiler can build the sampler's wheel for another machine."""
