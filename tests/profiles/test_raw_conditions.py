@@ -315,7 +315,7 @@ def test_leaks_of_raw_memory_are_compared_with_mallocs_count(
             (counted - 105) * KIB, rel=0.01)), unseen
         # the report of allocations has the same warning
         assert ("incomplete: malloc's own count grew by" in ended(
-            capsys, "a.vmprof", "--native-memory")[1]) == (not is_seen)
+            capsys, "report", "a.vmprof", "--native-memory")[1]) == (not is_seen)
 
 
 def test_without_mallocs_count_only_sampled_blocks_have_a_verdict(
