@@ -154,15 +154,15 @@ hard: $(foreach release,bookworm trixie sid,.build/arm64/$(release)/pypy3)
 	export XDG_CACHE_HOME="$$PWD/.build/arm64/cache"; \
 	for pypy in $^; do \
 		$$pypy -m vmprof_allocation doctor && \
-		PYPY=$$pypy .venv/bin/pytest $(ARM64_TESTS) $(IN_PARALLEL) || failed=1; \
+		PYPY=$$pypy .venv/bin/pytest $(ARM64_TESTS) $(IN_PARALLEL) --timeout 7200 || failed=1; \
 		$(HARD) --pypy $$pypy $(ARM64_SUITES) || failed=1; \
 	done; [ -z "$$failed" ]
 	# with what was found by then, as that takes ten minutes there
 	$(MAKE) .build/system-machine
-	.venv/bin/pytest tests/emulated/test_machine.py -m hard
+	.venv/bin/pytest tests/emulated/test_machine.py -m hard --timeout 7200
 else
 hard: $(ENVIRONMENTS) .build/system-hard $(COLLECTOR)
-	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard)
+	$(if $(BUILD),,.venv/bin/pytest tests $(IN_PARALLEL) -m hard --timeout 7200)
 	$(HARD) $(if $(BUILD),--build $(BUILD))
 
 endif
