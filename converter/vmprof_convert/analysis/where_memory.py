@@ -1,8 +1,8 @@
 """Divide the resident memory of a process into rows that explain it completely.
 
 The input is the numbers that Linux, malloc and the garbage collector count
-(vmprof_allocation.memory.facts). They contain no samples and no estimates. `ctl PID
-memory` and the command memory show the result.
+(vmprof_allocation.memory.facts). They contain no samples and no estimates.
+`pypy-alloc memory` shows the result for a process and for a profile.
 
 The GC gets all its memory from malloc: its arenas, its nursery, and a block for each
 large object. So the GC's memory is subtracted once from malloc's count, and no byte
