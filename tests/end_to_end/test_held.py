@@ -798,7 +798,7 @@ def test_the_program_does_not_change(stock_pypy: PyPy) -> None:
     """
     run = stock_pypy.sample(source, "64k")
     assert run.out == "True [] []\n"
-    assert len(readers.read_events(run.path).held) == 21
+    assert len(readers.read_events(run.path).held) == 9
 
 
 def test_a_process_that_is_killed_is_reported(stock_pypy: PyPy) -> None:
