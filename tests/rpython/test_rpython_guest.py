@@ -217,7 +217,7 @@ def test_time_samples_and_memory_with_allocations(guest: Guest) -> None:
 def test_functions_in_the_firefox_profiler(guest: Guest) -> None:
     run = guest.sample("4k", "sites.guest", "100000", "5000")
     target = guest.folder / "profile.json.gz"
-    assert convert([str(run.path), "-o", str(target)]) == 0
+    assert convert(["export", str(run.path), "-o", str(target)]) == 0
     profile = json.loads(gzip.decompress(target.read_bytes()))
     assert firefox_rules.violations(profile) == []
     strings = profile["shared"]["stringArray"]
