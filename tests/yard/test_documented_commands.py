@@ -43,18 +43,18 @@ def commands(text: str) -> list[Documented]:
 
 
 @functools.cache
-def help_of(name: str, command: str) -> str:
-    """Return what a command prints with --help, or an empty text without the command.
+def help_of(name: str, *words: str) -> str:
+    """Return the text of --help; it is empty if the command does not exist.
 
     Args:
         name: the program.
-        command: the command of the program.
+        words: the command, and further arguments before --help.
     """
     main = (program.main if name in ("pypy-alloc", "vmprof_allocation") else cli.main)
     out = io.StringIO()
     try:
-        with redirect_stdout(out):
-            main([command, "--help"])
+        with redirect_stdout(out), redirect_stderr(io.StringIO()):
+            main([*words, "--help"])
     except SystemExit:
         pass
     return out.getvalue()
@@ -71,24 +71,13 @@ def test_commands_and_options_exist(document: str) -> None:
         if not text:
             unknown.append(command)
         if command == "control":    # its commands have their own options
-            text += "".join(map(help_of_control, found.words))
+            text += "".join(help_of(found.program, "control", "1", word)
+                            for word in found.words)
         elif command == "live":     # it takes the options of report, too
             text += help_of(found.program, "report")
         unknown += ["%s %s" % (command, word) for word in found.words
                     if re.fullmatch("--[a-z-]+", word) and word not in text]
     assert not unknown
-
-
-@functools.cache
-def help_of_control(command: str) -> str:
-    """Return the help of a command of control, or an empty text."""
-    out = io.StringIO()
-    try:
-        with redirect_stdout(out), redirect_stderr(io.StringIO()):
-            program.main(["control", "1", command, "--help"])
-    except SystemExit:
-        pass
-    return out.getvalue()
 
 
 def test_most_documents_have_commands() -> None:

@@ -34,9 +34,7 @@ def write_file(options: argparse.Namespace, format_: Format) -> int:
         if options.output is None:
             raise streams.OutputError("--open opens a file: name it with -o")
         launch.check(format_.view or "")
-    found = find_run(options)
-    if options.output is not None and format_.name != "vmprof":
-        run_files.check_not_a_profile(options.output)
+    found = find_run(options, writes_profile=format_.name == "vmprof")
     name = found.files[0].name
     with about(name):
         _, convert = read(found.files, options, format_)
@@ -70,8 +68,6 @@ def serve_profile(options: argparse.Namespace, format_: Format) -> int:
         raise streams.OutputError("-o names a file, because the command view serves "
                                   "the profile: leave it out")
     found = find_run(options, prints=False)
-    if options.output is not None:
-        run_files.check_not_a_profile(options.output)
     with about(found.files[0].name):
         profile, convert = read(found.files, options, format_)
         whole = io.BytesIO()

@@ -179,10 +179,14 @@ def add_group_storage(parser: argparse._ActionsContainer) -> None:
                         help="add storage, such as a list's items, to its owner")
 
 
-def add_process(parser: argparse._ActionsContainer) -> None:
-    """Add the option --process, for reports on whole processes."""
+def _add_process(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--process", type=_process, metavar="NAME", action="append",
                         help="select a process by its number, command or file")
+
+
+def add_process(parser: argparse._ActionsContainer) -> None:
+    """Add --process as the only filter, for reports on whole processes."""
+    _add_process(parser)
     parser.set_defaults(user_code=False, native_memory=False, **dict.fromkeys(
         ("time", "thread", "function", "file", "type", "label", "outcome")))
 
@@ -205,8 +209,7 @@ def add_filters(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *,
                        help="show memory of malloc instead of the GC's heap")
     group.add_argument("--time", type=_times, metavar="A..B",
                        help="select from A to B in seconds: 1.5..3 or 2..")
-    group.add_argument("--process", type=_process, metavar="NAME", action="append",
-                       help="select a process by its number, command or file")
+    _add_process(group)
     group.add_argument("--thread", type=_thread, metavar="NAME", action="append",
                        help="select a thread by its name or number")
     group.add_argument("--function", metavar="NAME", action="append",

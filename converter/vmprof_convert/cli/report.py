@@ -75,12 +75,14 @@ def file_(color: str = "auto") -> Terminal:
                     if os.environ.get("COLUMNS") else DEFAULT_WIDTH, color == "always")
 
 
-def find_run(options: argparse.Namespace, *, prints: bool = True) -> Found:
+def find_run(options: argparse.Namespace, *, prints: bool = True,
+             writes_profile: bool = False) -> Found:
     """Return the profiles of the run that the user named, after checks of the output.
 
     Args:
         options: the options, including add_profiles() and `output`.
         prints: whether the command needs stdout if it writes no file.
+        writes_profile: whether the output is a profile.
 
     Raises:
         ProfileError: the profiles do not belong to one run, or stdout is closed.
@@ -96,9 +98,7 @@ def find_run(options: argparse.Namespace, *, prints: bool = True) -> Found:
         if prints and sys.stdout is None:
             raise streams.OutputError("cannot write to standard output: it is closed")
         return found
-    from vmprof_convert.cli import output
-    for file in found.files:
-        output.check_target(options.output, file.path)
+    run_files.check_output(options.output, found.files, is_profile=writes_profile)
     return found
 
 
@@ -115,9 +115,6 @@ def run(options: argparse.Namespace, make: Make) -> int:
     """
     choose_form(options)
     found = find_run(options)
-    if options.output is not None:
-        from vmprof_convert.cli import run_files
-        run_files.check_not_a_profile(options.output)
     with about(found.files[0].name):
         text = make(found.files, options, (terminal if options.output is None
                                            else file_)(options.color))

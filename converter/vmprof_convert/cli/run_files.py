@@ -83,6 +83,26 @@ def check_not_a_profile(target: str) -> None:
                                "name another file after -o")
 
 
+def check_output(target: str, files: Sequence[File], *, is_profile: bool = False
+                 ) -> None:
+    """Check that the output file can be written, before the work starts.
+
+    Args:
+        target: path of the output.
+        files: the profiles that are read.
+        is_profile: whether the output is a profile, which may replace another one.
+
+    Raises:
+        FileError: the output would replace a profile.
+        OutputError: the output cannot be written.
+    """
+    from vmprof_convert.cli import output
+    for file in files:
+        output.check_target(target, file.path)
+    if not is_profile:
+        check_not_a_profile(target)
+
+
 def find(paths: Sequence[str], other: str | None = None) -> Found:
     """Return the profiles of a run.
 

@@ -361,12 +361,13 @@ def _profiles(runs: list[_Run], stack: contextlib.ExitStack) -> dict[int, str]:
 def _report(command: str, profiles: dict[int, str], options: list[str]) -> int:
     """Report the profiles in another process, and return its exit code.
 
-    Args:
-        profiles: the name of each profile in messages, by descriptor.
-        command: the command of vmprof-convert and its options.
-
     The other process gets descriptors instead of paths, because the sampled program may
     replace its profile by another file.
+
+    Args:
+        command: the command that reads the profiles.
+        profiles: the name of each profile in messages, by descriptor.
+        options: the options of the command.
     """
     sys.stdout.flush()
     return subprocess.call(

@@ -33,9 +33,9 @@ _PATIENCE = 30
 #: seconds between two requests during a pause
 _ALIVE_SECONDS = 5.0
 #: the option of the table that a key changes, and the values, by the key
-_CHOICES = {"s": ("--sort", ("alive", "objects", "total", "self")),
-            "b": ("--by", ("type", "line", "file", "module", "function")),
-            "t": ("--by", ("thread", "function"))}
+_CHOICES = {"s": ("sort", ("alive", "objects", "total", "self")),
+            "b": ("by", ("type", "line", "file", "module", "function")),
+            "t": ("by", ("thread", "function"))}
 #: codes for a terminal to begin a full screen, to end it, and to clear the screen
 _ENTER, _LEAVE, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H\x1b[2J"
 
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
         if args.updates < 0:
             raise AllocationSamplingError(
                 "invalid number of updates %d: it must be 0 or more" % args.updates)
-        return _show(target(args), args, arguments)
+        return _show(target(args), args)
     except (AllocationSamplingError, FileError, ProfileError) as e:
         note(str(e))
         return 2
@@ -93,7 +93,7 @@ def run(arguments: list[str]) -> int:
         return 128 + signal.SIGINT
 
 
-def _show(process: Process, args: argparse.Namespace, arguments: list[str]) -> int:
+def _show(process: Process, args: argparse.Namespace) -> int:
     for number in signal.SIGTERM, signal.SIGHUP:
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     settings = make_settings(args.allocation_sampling,
@@ -110,8 +110,7 @@ def _show(process: Process, args: argparse.Namespace, arguments: list[str]) -> i
                 if is_screen:
                     print(_ENTER, end="")
                 with Keys(is_screen) as keys:
-                    _Screen(connection, folder, args, arguments, is_screen,
-                            keys).run()
+                    _Screen(connection, folder, args, is_screen, keys).run()
             finally:
                 if is_screen:
                     print(_LEAVE, end="", flush=True)
@@ -133,22 +132,19 @@ class _Screen:
     """The table of the last seconds, which is printed or drawn again and again."""
 
     def __init__(self, connection: Connection, folder: Folder,
-                 args: argparse.Namespace, arguments: list[str], is_screen: bool,
-                 keys: Keys) -> None:
+                 args: argparse.Namespace, is_screen: bool, keys: Keys) -> None:
         """Store the arguments.
 
         Args:
             connection: the connection to the process, which is sampled.
             folder: the folder of the profile's segments.
-            args: the options.
-            arguments: the options as the user wrote them.
+            args: the options, of which keys change `sort` and `by`.
             is_screen: whether stdout is a terminal.
             keys: the keys of the terminal, which change the table.
         """
         self._connection = connection
         self._folder = folder
         self._args = args
-        self._arguments = arguments
         self._is_screen = is_screen
         self._keys = keys
         self._is_paused = False
@@ -206,11 +202,8 @@ class _Screen:
         """Select the next value of an option of the table."""
         last = self._choices.get(option)
         number = values.index(last) + 1 if last in values else 0
-        self._choices[option] = values[number % len(values)]
-        words = [word for pair in self._choices.items() for word in pair]
-        changed = _parser().parse_args([*self._arguments, *words])
-        changed.salvage = False
-        self._args = changed
+        value = self._choices[option] = values[number % len(values)]
+        setattr(self._args, option, (value,) if option == "by" else value)
 
     def _draw(self) -> None:
         size = shutil.get_terminal_size()
@@ -231,8 +224,7 @@ class _Screen:
         title = "process %d, the last %g seconds" % (self._args.pid, self._args.delay)
         if not self._keys.are_possible:
             return title + "; press Ctrl-C to end"
-        chosen = "".join(", %s %s" % (option[2:], value)
-                         for option, value in self._choices.items())
+        chosen = "".join(", %s %s" % choice for choice in self._choices.items())
         return "%s%s%s   q quit  p pause  s sort  b rows  t threads" % (
             title, chosen, ", paused" * self._is_paused)
 

@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.remote.control.client import Process
-from vmprof_allocation.remote.process_info import DEFAULT, PROGRAM, check_seconds
+from vmprof_allocation.remote.process_info import (
+    DEFAULT,
+    EXIT_BAD_INPUT,
+    PROGRAM,
+    check_seconds,
+)
 from vmprof_allocation.settings.parsing import seconds
-
-#: exit code of a command with invalid arguments or unreadable input
-EXIT_BAD_INPUT = 2
-#: exit code after Ctrl-C
-EXIT_INTERRUPTED = 130
 
 _INVALID_CHOICE = re.compile(
     r"invalid choice: '([^']*)' \(choose from (.*)\)", re.DOTALL)

@@ -14,7 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from vmprof_allocation.remote.process_info import PROGRAM
+from vmprof_allocation.remote.process_info import (
+    EXIT_BAD_INPUT,
+    EXIT_INTERRUPTED,
+    PROGRAM,
+)
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,6 @@ COMMANDS = {command.name: command for command in (*RECORDING, *READING)}
 _OTHER_NAMES = {"record": "run", "top": "live", "ctl": "control", "table": "report",
                 "summary": "report", "stats": "report", "stop": "detach",
                 "convert": "export", "transform": "export", "dump": "attach"}
-
-EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
 
 
 def make_help() -> str:

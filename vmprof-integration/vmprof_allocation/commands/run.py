@@ -11,14 +11,19 @@ import os
 import sys
 from typing import NoReturn
 
-from vmprof_allocation.commands.options import EXIT_BAD_INPUT, Parser
+from vmprof_allocation.commands.options import Parser
 from vmprof_allocation.errors import AllocationSamplingError
 from vmprof_allocation.launch.program import (
     interpreter,
     read_command_line,
     read_log_request,
 )
-from vmprof_allocation.remote.process_info import DEFAULT, PROGRAM, note
+from vmprof_allocation.remote.process_info import (
+    DEFAULT,
+    EXIT_BAD_INPUT,
+    PROGRAM,
+    note,
+)
 
 _USAGE = """%s run [OPTIONS] SCRIPT [ARGUMENTS]
        %s run [OPTIONS] -m MODULE [ARGUMENTS]

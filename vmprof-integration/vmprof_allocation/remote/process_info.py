@@ -11,6 +11,10 @@ from vmprof_allocation.session.profile_file import check_replaceable
 
 #: name of the program in messages
 PROGRAM = "pypy-alloc"
+#: exit code of a command with invalid arguments or unreadable input
+EXIT_BAD_INPUT = 2
+#: exit code after Ctrl-C
+EXIT_INTERRUPTED = 130
 #: default of --allocation-sampling
 DEFAULT = "auto"
 #: maximum number of seconds, because poll() counts milliseconds in an int

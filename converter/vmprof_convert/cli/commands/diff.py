@@ -144,12 +144,8 @@ def run(options: argparse.Namespace) -> int:
         raise ProfileError("cannot write to standard output: it is closed")
     sides_files = _find_sides(options)
     if options.output:
-        from vmprof_convert.cli import output
-        for side in sides_files:
-            for files in side:
-                for file in files:
-                    output.check_target(options.output, file.path)
-        run_files.check_not_a_profile(options.output)
+        run_files.check_output(options.output, [
+            file for side in sides_files for files in side for file in files])
     warnings: list[str] = []
     sides = _sides(options, sides_files, options.native_memory, warnings)
     raw_sides = None

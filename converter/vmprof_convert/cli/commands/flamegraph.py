@@ -5,7 +5,12 @@ import argparse
 
 from vmprof_convert.cli import convert
 from vmprof_convert.cli.formats import FORMATS
-from vmprof_convert.cli.options import add_filters, add_profiles, add_samples
+from vmprof_convert.cli.options import (
+    STANDARD,
+    add_filters,
+    add_profiles,
+    add_samples,
+)
 from vmprof_convert.errors import ProfileError
 
 
@@ -23,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit code."""
-    if options.output not in (None, "-") and not options.output.endswith(".html"):
+    if options.output not in (None, STANDARD) and not options.output.endswith(".html"):
         raise ProfileError("%s: the output's name must end with .html; the command "
                            "export writes other formats" % options.output)
     return convert.write_file(options, FORMATS["html"])
